@@ -1,0 +1,56 @@
+"""Random permutations that are evaluated one position at a time.
+
+A round needs the next batch of a shuffled client, and a few distinct clients out of up to millions.
+Sorting random numbers would cost the largest client for everybody, or the whole federation every
+round. A keyed Feistel network over ``ceil(sqrt(n))^2 >= n`` values is a bijection; walking its
+cycle until the value is below ``n`` restricts it to ``range(n)``. Cost: O(1) a position, no memory.
+"""
+
+import jax
+import jax.numpy as jnp
+
+_ROUNDS = 5
+
+
+def _mix(x: jax.Array) -> jax.Array:
+    """Scrambles 32 bits so that every input bit reaches every output bit."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def _side(n: jax.Array) -> jax.Array:
+    """The smallest integer whose square is at least ``n`` (float32 roots are corrected)."""
+    side = jnp.sqrt(n.astype(jnp.float32)).astype(jnp.uint32)
+    side = jnp.maximum(side, 2) - 1
+    for _ in range(3):
+        side = side + (side * side < n).astype(jnp.uint32)
+    return side
+
+
+def permute(key: jax.Array, positions: jax.Array, n: jax.Array | int) -> jax.Array:
+    """Values of a random permutation of ``range(n)`` at some positions.
+
+    Args:
+        key: PRNG key; equal keys give equal permutations.
+        positions: integers ``[...]`` in ``range(n)``; others are taken modulo ``n``.
+        n: size of the permutation, at least 1 and below ``2**31``; may be traced.
+
+    Returns:
+        int32 ``[...]``; distinct positions give distinct values.
+    """
+    n = jnp.asarray(n).astype(jnp.uint32)
+    side = _side(n)
+    round_keys = jax.random.bits(key, (_ROUNDS,), jnp.uint32)
+
+    def network(x):
+        left, right = x // side, x % side
+        for r in range(_ROUNDS):
+            left, right = right, (left + _mix(right ^ round_keys[r]) % side) % side
+        return left * side + right
+
+    x = network(positions.astype(jnp.uint32) % n)
+    x = jax.lax.while_loop(
+        lambda x: jnp.any(x >= n), lambda x: jnp.where(x >= n, network(x), x), x
+    )
+    return x.astype(jnp.int32)

@@ -1,0 +1,400 @@
+"""What a method is: the parts of a federated round that may differ from FedAvg.
+
+A method is a frozen record of pure functions, each of which may be ``None`` (FedAvg's behaviour):
+
+====================  ======================================================================
+objective             ``loss`` replaces cross-entropy, ``term`` is added to it
+local rule            ``step`` replaces one optimiser step, ``correct`` changes its gradient
+client                ``start``, ``before`` and ``finish`` frame local training
+server rule           ``weight`` and ``server`` make the next model, ``absorb`` the server's state
+evaluation            ``evaluated`` and ``predict`` for the global model, ``personal`` per client
+====================  ======================================================================
+
+``loss``, ``step``, ``start``, ``weight``, ``server`` and the evaluation hooks exist once; the others
+add up, so any objective goes with any local rule and any server rule (``compose.py``).
+State comes in two kinds. ``kept`` belongs to one client and is stored with a leading client axis;
+``server`` is one pytree that every client may read. Both are created by ``init``.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew.models.functional import Model, Outputs
+
+PyTree = Any
+
+
+class Batch(NamedTuple):
+    """A padded batch.
+
+    Attributes:
+        x: samples ``[B, ...]`` as stored, already augmented.
+        labels: int32 ``[B]``.
+        where: bool ``[B]``, False for padding.
+    """
+
+    x: jax.Array
+    labels: jax.Array
+    where: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """Numbers of the run that never change, known when the program is traced."""
+
+    num_clients: int
+    num_classes: int
+    cohort_size: int
+    rounds: int
+    batch_size: int
+    momentum: float
+    weight_decay: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What ``init`` may use, for one seed, on the host.
+
+    Attributes:
+        facts: the run's constants.
+        model: the model's pure functions.
+        params: initial global parameters.
+        stats: initial running statistics.
+        class_counts: numpy int32 ``[K, C]``.
+        key: PRNG key of this seed for the method.
+    """
+
+    facts: Facts
+    model: Model
+    params: PyTree
+    stats: PyTree
+    class_counts: Any
+    key: jax.Array
+
+
+class State(NamedTuple):
+    """Initial state of a method: the server's, and the template of one client's (or None)."""
+
+    server: PyTree = None
+    kept: PyTree = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """One client in one round.
+
+    Attributes:
+        facts: the run's constants.
+        model: the model's pure functions.
+        params: global parameters at the start of the round.
+        stats: global running statistics at the start of the round.
+        id: int32, this client's number.
+        class_counts: float32 ``[C]``, this client's.
+        num_samples: float32.
+        num_steps: int32, local steps this client takes.
+        round: int32, from 0.
+        lr: float32, the client learning rate of this round.
+        key: PRNG key of (seed, round, client).
+        kept: this method's state kept by the client.
+        server: this method's server state, as broadcast.
+        fold: ``fold(fn, init)`` runs ``carry = fn(carry, batch)`` once over the client's data in a
+            fixed order, without augmentation; padded batches leave the carry as it is.
+        sample_class: ``sample_class(key, c, size)`` draws a ``Batch`` of this client's samples of
+            class ``c`` with replacement; ``where`` is False if it has none.
+    """
+
+    facts: Facts
+    model: Model
+    params: PyTree
+    stats: PyTree
+    id: jax.Array
+    class_counts: jax.Array
+    num_samples: jax.Array
+    num_steps: jax.Array
+    round: jax.Array
+    lr: jax.Array
+    key: jax.Array
+    kept: PyTree
+    server: PyTree
+    fold: Callable[[Callable[[PyTree, Batch], PyTree], PyTree], PyTree]
+    sample_class: Callable[[jax.Array, jax.Array, int], Batch]
+
+    def teacher(self, batch: Batch, *, train: bool = False) -> Outputs:
+        """The round's global model on a batch; no gradient flows through it."""
+        outputs, _ = self.model.apply(
+            self.params, self.stats, batch.x, train=train, where=batch.where
+        )
+        return jax.lax.stop_gradient(outputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """What an objective sees: one batch of one client.
+
+    Attributes:
+        client: the client and its round.
+        params: local parameters the gradient is taken at.
+        outputs: the local model's logits and features.
+        batch: the batch.
+        scratch: this method's variables of the running local training.
+        step: int32, local step from 0.
+        epoch_start: bool, True at the first step of an epoch.
+        key: PRNG key of this step.
+    """
+
+    client: Client
+    params: PyTree
+    outputs: Outputs
+    batch: Batch
+    scratch: PyTree
+    step: jax.Array
+    epoch_start: jax.Array
+    key: jax.Array
+
+    def mean(self, values: jax.Array) -> jax.Array:
+        """Mean of per-example values ``[B]`` over the valid rows."""
+        return masked_mean(values, self.batch.where)
+
+
+class Aux(NamedTuple):
+    """By-products of a gradient: objective value, running statistics and scratch afterwards."""
+
+    loss: jax.Array
+    stats: PyTree
+    scratch: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What a local rule may use.
+
+    Attributes:
+        client: the client and its round.
+        params: local parameters.
+        opt_state: the optimiser's state.
+        batches: ``num_batches`` batches.
+        scratch: this method's scratch.
+        key: PRNG key of this step.
+        grad: ``grad(params, batch) -> (gradient, Aux)`` of the whole objective.
+        descend: ``descend(params, gradient, opt_state) -> (params, opt_state)``: corrections,
+            clipping, weight decay, momentum and learning rate.
+    """
+
+    client: Client
+    params: PyTree
+    opt_state: PyTree
+    batches: tuple[Batch, ...]
+    scratch: PyTree
+    key: jax.Array
+    grad: Callable[[PyTree, Batch], tuple[PyTree, Aux]]
+    descend: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
+
+
+class StepResult(NamedTuple):
+    """What a local rule returns; ``scratch`` is this method's own."""
+
+    params: PyTree
+    opt_state: PyTree
+    scratch: PyTree
+    aux: Aux
+
+
+class LocalResult(NamedTuple):
+    """A client after local training.
+
+    Attributes:
+        params: local parameters.
+        stats: local running statistics.
+        start: the parameters it started from.
+        scratch: this method's scratch at the end.
+        before: what ``before`` returned.
+    """
+
+    params: PyTree
+    stats: PyTree
+    start: PyTree
+    scratch: PyTree
+    before: PyTree
+
+
+class Upload(NamedTuple):
+    """What a client leaves behind.
+
+    Attributes:
+        kept: its new kept state (None leaves it unchanged).
+        stacked: small statistics, seen by the server with a leading ``[M]`` axis.
+        summed: large statistics, seen by the server as their plain sum over the cohort.
+    """
+
+    kept: PyTree = None
+    stacked: PyTree = None
+    summed: PyTree = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """What the server sees at the end of a round.
+
+    Attributes:
+        facts, model: as for clients.
+        params, stats: global model at the start of the round.
+        mean_delta: weighted mean of ``local - start``.
+        mean_stats: weighted mean of the running statistics.
+        weights: float32 ``[M]``, sum 1, from ``weight``.
+        ids: int32 ``[M]``.
+        num_samples: float32 ``[M]``.
+        num_steps: int32 ``[M]``.
+        class_counts: float32 ``[M, C]``.
+        stacked: uploaded statistics ``[M, ...]``.
+        summed: uploaded sums.
+        client_params, client_stats: ``[M, ...]`` if the method asks for ``client_models``.
+        state: this method's server state.
+        round, lr, key: as for clients; the key is the server's.
+        labelled: ``(x [a, ...], labels [a])`` of the server, or None.
+        unlabelled: ``x [u, ...]`` of the server, or None.
+    """
+
+    facts: Facts
+    model: Model
+    params: PyTree
+    stats: PyTree
+    mean_delta: PyTree
+    mean_stats: PyTree
+    weights: jax.Array
+    ids: jax.Array
+    num_samples: jax.Array
+    num_steps: jax.Array
+    class_counts: jax.Array
+    stacked: PyTree
+    summed: PyTree
+    client_params: PyTree
+    client_stats: PyTree
+    state: PyTree
+    round: jax.Array
+    lr: jax.Array
+    key: jax.Array
+    labelled: tuple[jax.Array, jax.Array] | None
+    unlabelled: jax.Array | None
+
+
+class ServerResult(NamedTuple):
+    """The next global model and the method's next server state."""
+
+    params: PyTree
+    stats: PyTree
+    state: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What ``evaluated`` may use: the global model, all clients' data, the server's state.
+
+    Attributes:
+        facts, model, params, stats, state, key: as in ``Round``.
+        sum_clients: ``sum_clients(fn)`` adds ``fn(client)`` up over all clients.
+        final: bool, True after the last round.
+    """
+
+    facts: Facts
+    model: Model
+    params: PyTree
+    stats: PyTree
+    state: PyTree
+    key: jax.Array
+    sum_clients: Callable[[Callable[[Client], PyTree]], PyTree]
+    final: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Then:
+    """A later phase of a method with another state, and perhaps another model.
+
+    Attributes:
+        rounds: how many rounds the phase before it lasts.
+        method: the method of the next phase.
+        model: ``model(model) -> Model`` of the next phase.
+        transition: ``(setup, params, stats, server) -> (params, stats)`` for one seed; ``setup`` and
+            ``server`` are those of the phase that ends.
+    """
+
+    rounds: int
+    method: "Method"
+    model: Callable[[Model], Model]
+    transition: Callable[[Setup, PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A federated method; every field but the name may stay at FedAvg's default.
+
+    Attributes:
+        name: as in the registry.
+        loss: ``View -> scalar``, in place of mean cross-entropy.
+        term: ``View -> scalar``, added to the loss.
+        scratch: ``Client -> pytree``, variables of one local training.
+        observe: ``View -> pytree``, the scratch after a batch.
+        correct: ``(gradient, params, Client) -> gradient``.
+        step: ``Step -> StepResult``.
+        num_batches: batches one step takes.
+        start: ``Client -> (params, stats)`` local training starts from.
+        before: ``Client -> pytree``, work before local training, handed to ``finish``.
+        finish: ``(Client, LocalResult) -> Upload``.
+        weight: ``(Client, LocalResult) -> scalar`` aggregation weight, in place of ``num_samples``.
+        absorb: ``Round -> server state``, before ``server``.
+        server: ``Round -> ServerResult``.
+        init: ``Setup -> State``.
+        evaluated: ``Evaluation -> pytree`` handed to ``predict``, in place of ``(params, stats)``.
+        predict: ``(Model, pytree, x) -> Outputs`` of the evaluated model.
+        personal: ``(params, stats, kept) -> (params, stats)`` of one client's own model.
+        then: a later phase.
+        client_models: the server needs every client's model.
+        labelled: the server needs labelled data.
+        unlabelled: the server needs unlabelled data.
+        head_bias: False if the method needs a head without bias.
+        projection: width of the projection head the method needs, or 0.
+    """
+
+    name: str
+    loss: Callable[[View], jax.Array] | None = None
+    term: Callable[[View], jax.Array] | None = None
+    scratch: Callable[[Client], PyTree] | None = None
+    observe: Callable[[View], PyTree] | None = None
+    correct: Callable[[PyTree, PyTree, Client], PyTree] | None = None
+    step: Callable[[Step], StepResult] | None = None
+    num_batches: int = 1
+    start: Callable[[Client], tuple[PyTree, PyTree]] | None = None
+    before: Callable[[Client], PyTree] | None = None
+    finish: Callable[[Client, LocalResult], Upload] | None = None
+    weight: Callable[[Client, LocalResult], jax.Array] | None = None
+    absorb: Callable[[Round], PyTree] | None = None
+    server: Callable[[Round], ServerResult] | None = None
+    init: Callable[[Setup], State] | None = None
+    evaluated: Callable[[Evaluation], PyTree] | None = None
+    predict: Callable[[Model, PyTree, jax.Array], Outputs] | None = None
+    personal: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree]] | None = None
+    then: Then | None = None
+    client_models: bool = False
+    labelled: bool = False
+    unlabelled: bool = False
+    head_bias: bool = True
+    projection: int = 0
+
+
+def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:
+    """Mean of ``values [B]`` over ``where [B]``; 0 if no row is valid."""
+    return jnp.sum(jnp.where(where, values, 0.0)) / jnp.maximum(jnp.sum(where), 1)
+
+
+def uniform(client: Client, result: LocalResult) -> jax.Array:
+    """Aggregation weight 1 for every client."""
+    return jnp.float32(1.0)
+
+
+def average(rnd: Round) -> ServerResult:
+    """FedAvg's server: the weighted mean of the local models."""
+    params = jax.tree.map(jnp.add, rnd.params, rnd.mean_delta)
+    return ServerResult(params, rnd.mean_stats, rnd.state)

@@ -1,0 +1,198 @@
+"""Composition: ``a+b`` is one method whose parts come from both."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from fedjax_skew.methods.base import (
+    LocalResult,
+    Method,
+    Round,
+    ServerResult,
+    State,
+    Upload,
+    View,
+)
+
+# Parts that can exist only once, with the words an error uses for them.
+_SINGLE = {
+    "loss": "the loss",
+    "step": "the local step",
+    "start": "the start of local training",
+    "weight": "the aggregation weights",
+    "server": "the server rule",
+    "evaluated": "the evaluated model",
+    "predict": "the evaluated model's prediction",
+    "personal": "the personal model",
+}
+
+
+def compose(parts: Sequence[Method]) -> Method:
+    """Merges methods; state, scratch and uploads become dicts keyed by method name.
+
+    Raises:
+        ValueError: if two methods define a part that can exist only once, or have phases.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    name = "+".join(p.name for p in parts)
+    if len({p.name for p in parts}) < len(parts):
+        raise ValueError(f"method={name!r} names a method twice; each may stand once.")
+    for part in parts:
+        if part.then is not None:
+            raise ValueError(
+                f"method={name!r}: {part.name} trains in phases and cannot be combined; "
+                f"use method={part.name!r} alone."
+            )
+    single = {field: _only(parts, field, name) for field in _SINGLE}
+
+    def picks(field):
+        return [p for p in parts if getattr(p, field) is not None]
+
+    def init(setup):
+        states = {p.name: p.init(setup) for p in picks("init")}
+        return State(
+            {n: s.server for n, s in states.items()}, {n: s.kept for n, s in states.items()}
+        )
+
+    def term(view):
+        return sum(p.term(_view(view, p.name)) for p in picks("term"))
+
+    def scratch(client):
+        return {p.name: p.scratch(_client(client, p.name)) for p in picks("scratch")}
+
+    def observe(view):
+        new = {p.name: p.observe(_view(view, p.name)) for p in picks("observe")}
+        return {**view.scratch, **new}
+
+    def correct(gradient, params, client):
+        for p in picks("correct"):
+            gradient = p.correct(gradient, params, _client(client, p.name))
+        return gradient
+
+    def step(s):
+        p = single["step"]
+        own = dataclasses.replace(
+            s, client=_client(s.client, p.name), scratch=_own(s.scratch, p.name)
+        )
+        result = p.step(own)
+        # The gradient's by-products carry everybody's scratch; the rule only changes its own.
+        changed = {p.name: result.scratch} if p.scratch is not None else {}
+        return result._replace(scratch={**result.aux.scratch, **changed})
+
+    def before(client):
+        return {p.name: p.before(_client(client, p.name)) for p in picks("before")}
+
+    def finish(client, result):
+        uploads = {
+            p.name: p.finish(_client(client, p.name), _result(result, p.name))
+            for p in picks("finish")
+        }
+        kept = {
+            n: k if n not in uploads or uploads[n].kept is None else uploads[n].kept
+            for n, k in (client.kept or {}).items()
+        }
+        return Upload(
+            kept,
+            {n: u.stacked for n, u in uploads.items()},
+            {n: u.summed for n, u in uploads.items()},
+        )
+
+    def absorb(rnd):
+        new = {p.name: p.absorb(_round(rnd, p.name)) for p in picks("absorb")}
+        return {**(rnd.state or {}), **new}
+
+    def server(rnd):
+        p = single["server"]
+        result = p.server(_round(rnd, p.name))
+        state = rnd.state if p.init is None else {**rnd.state, p.name: result.state}
+        return ServerResult(result.params, result.stats, state)
+
+    def for_client(field):
+        p = single[field]
+        return lambda client, *rest: getattr(p, field)(
+            _client(client, p.name), *(_result(r, p.name) for r in rest)
+        )
+
+    def evaluated(evaluation):
+        p = single["evaluated"]
+        return p.evaluated(dataclasses.replace(evaluation, state=_own(evaluation.state, p.name)))
+
+    def personal(params, stats, kept):
+        p = single["personal"]
+        return p.personal(params, stats, _own(kept, p.name))
+
+    def loss(view):
+        p = single["loss"]
+        return p.loss(_view(view, p.name))
+
+    made = {
+        "init": init,
+        "term": term,
+        "scratch": scratch,
+        "observe": observe,
+        "correct": correct,
+        "before": before,
+        "finish": finish,
+        "absorb": absorb,
+    }
+    ones = {
+        "loss": loss,
+        "step": step,
+        "start": for_client("start"),
+        "weight": for_client("weight"),
+        "server": server,
+        "evaluated": evaluated,
+        "predict": single["predict"] and single["predict"].predict,
+        "personal": personal,
+    }
+    return Method(
+        name=name,
+        num_batches=single["step"].num_batches if single["step"] else 1,
+        client_models=any(p.client_models for p in parts),
+        labelled=any(p.labelled for p in parts),
+        unlabelled=any(p.unlabelled for p in parts),
+        head_bias=all(p.head_bias for p in parts),
+        projection=max(p.projection for p in parts),
+        **{f: fn for f, fn in made.items() if picks(f)},
+        **{f: fn for f, fn in ones.items() if single[f]},
+    )
+
+
+def _only(parts: Sequence[Method], field: str, name: str) -> Method | None:
+    owners = [p for p in parts if getattr(p, field) is not None]
+    if len(owners) > 1:
+        raise ValueError(
+            f"method={name!r}: {owners[0].name} and {owners[1].name} both define "
+            f"{_SINGLE[field]}; combine methods that differ in other parts."
+        )
+    return owners[0] if owners else None
+
+
+def _own(tree, name: str):
+    return tree.get(name) if isinstance(tree, dict) else None
+
+
+def _client(client, name: str):
+    return dataclasses.replace(
+        client, kept=_own(client.kept, name), server=_own(client.server, name)
+    )
+
+
+def _view(view: View, name: str) -> View:
+    return dataclasses.replace(
+        view, client=_client(view.client, name), scratch=_own(view.scratch, name)
+    )
+
+
+def _result(result: LocalResult, name: str) -> LocalResult:
+    return result._replace(scratch=_own(result.scratch, name), before=_own(result.before, name))
+
+
+def _round(rnd: Round, name: str) -> Round:
+    return dataclasses.replace(
+        rnd,
+        stacked=_own(rnd.stacked, name),
+        summed=_own(rnd.summed, name),
+        state=_own(rnd.state, name),
+    )
+

@@ -1,0 +1,82 @@
+"""A model as pure functions of explicit variables.
+
+Everything that trains or evaluates uses this view, so that a method may put another predictor in
+its place (a concatenation of encoders, an ensemble) without the round noticing.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+PyTree = Any
+
+
+class Outputs(NamedTuple):
+    """What one forward pass gives.
+
+    Attributes:
+        logits: ``[B, C]``.
+        features: ``[B, D]``, the input of the head.
+    """
+
+    logits: jax.Array
+    features: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Pure functions of a classifier.
+
+    Attributes:
+        init: ``(key, x [B, ...]) -> (params, stats)``; ``params["head"]`` is the classifier,
+            ``stats`` holds running statistics of normalisation layers (``{}`` without any).
+        apply: ``(params, stats, x, *, train=False, where=None) -> (Outputs, stats)``; ``x`` is a
+            batch as stored (uint8 images or floats); ``where [B]`` marks the valid rows.
+    """
+
+    init: Callable[..., tuple[PyTree, PyTree]]
+    apply: Callable[..., tuple[Outputs, PyTree]]
+
+
+def head(params: PyTree, features: jax.Array) -> jax.Array:
+    """Logits ``[..., C]`` of the classifier alone on features ``[..., D]``."""
+    logits = features @ params["head"]["kernel"]
+    return logits + params["head"]["bias"] if "bias" in params["head"] else logits
+
+
+def from_module(module: nn.Module, normalize: Callable[[jax.Array], jax.Array]) -> Model:
+    """Wraps a flax module; ``normalize`` maps a stored batch to the module's input."""
+
+    def init(key, x):
+        variables = module.init(key, normalize(x), train=False)
+        return variables["params"], variables.get("batch_stats", {})
+
+    def apply(params, stats, x, *, train=False, where=None):
+        variables = {"params": params, **({"batch_stats": stats} if stats else {})}
+        if train and stats:
+            outputs, new = module.apply(
+                variables, normalize(x), train=True, where=where, mutable=["batch_stats"]
+            )
+            return Outputs(*outputs), new["batch_stats"]
+        return Outputs(*module.apply(variables, normalize(x), train=train, where=where)), stats
+
+    return Model(init, apply)
+
+
+def normalizer(
+    mean: tuple[float, ...], std: tuple[float, ...], dtype: jnp.dtype = jnp.float32
+) -> Callable[[jax.Array], jax.Array]:
+    """Maps stored samples to model input: ``(x / 255 - mean) / std`` for uint8, a cast otherwise."""
+
+    def normalize(x: jax.Array) -> jax.Array:
+        if x.dtype != jnp.uint8:
+            return x.astype(dtype)
+        scale = 1.0 / (255.0 * jnp.asarray(std, jnp.float32))
+        shift = jnp.asarray(mean, jnp.float32) / jnp.asarray(std, jnp.float32)
+        return (x.astype(jnp.float32) * scale - shift).astype(dtype)
+
+    return normalize
