@@ -1,0 +1,157 @@
+"""Classification metrics that all come from one confusion matrix.
+
+A confusion matrix is a sum over samples, so batches, chunks and devices simply add theirs up, and
+every number below follows from the total. Convention: ``confusion[..., t, p]`` counts the samples
+of true class ``t`` predicted as class ``p``. All functions work on numpy and JAX arrays, in and out
+of ``jit``; leading axes (seeds, clients) are batch axes.
+"""
+
+from typing import Any
+
+import chex
+import jax.numpy as jnp
+import numpy as np
+
+Array = Any  # numpy or JAX array
+
+
+def confusion_matrix(
+    labels: Array, predictions: Array, num_classes: int, where: Array | None = None
+) -> chex.Array:
+    """Counts (true class, predicted class) pairs.
+
+    A label or prediction outside ``[0, num_classes)`` is skipped like a padded row, because an
+    out-of-range index inside ``jit`` cannot raise and would land in a wrong cell.
+
+    Args:
+        labels: true classes, integers of any shape.
+        predictions: predicted classes, same shape.
+        num_classes: number of classes ``C``.
+        where: optional mask of the same shape; false rows are padding.
+
+    Returns:
+        Counts, int32 ``[C, C]``, rows are true classes.
+
+    Example:
+        >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
+        Array([[1, 1],
+               [0, 1]], dtype=int32)
+    """
+    labels, predictions = jnp.asarray(labels), jnp.asarray(predictions)
+    chex.assert_equal_shape([labels, predictions])
+    keep = (labels >= 0) & (labels < num_classes) & (predictions >= 0) & (predictions < num_classes)
+    if where is not None:
+        where = jnp.asarray(where)
+        chex.assert_equal_shape([labels, where])
+        keep = keep & where.astype(bool)
+    cell = jnp.where(keep, labels * num_classes + predictions, 0)
+    counts = jnp.zeros((num_classes * num_classes,), jnp.int32)
+    counts = counts.at[cell.reshape(-1)].add(keep.reshape(-1).astype(jnp.int32))
+    return counts.reshape(num_classes, num_classes)
+
+
+def accuracy(confusion: Array, *, empty: float = float("nan")) -> chex.Array:
+    """Share of correct samples, ``[...]``.
+
+    Args:
+        confusion: counts ``[..., C, C]``.
+        empty: the value where there is no sample at all.
+    """
+    confusion = jnp.asarray(confusion)
+    return _ratio(_diagonal(confusion).sum(-1), confusion.sum((-2, -1)), empty)
+
+
+def per_class_accuracy(confusion: Array, *, empty: float = float("nan")) -> chex.Array:
+    """Recall of every class, ``[..., C]``.
+
+    Args:
+        confusion: counts ``[..., C, C]``.
+        empty: the value for a class without a true sample.
+    """
+    confusion = jnp.asarray(confusion)
+    return _ratio(_diagonal(confusion), confusion.sum(-1), empty)
+
+
+def macro_f1(confusion: Array) -> chex.Array:
+    """Unweighted mean of the classes' F1 scores, ``[...]``.
+
+    ``F1_c = 2 TP_c / (true_c + predicted_c)``. The convention is that of scikit-learn's
+    ``f1_score(average="macro", zero_division=0)``: a class that is predicted but never true
+    counts as 0, a class that is neither true nor predicted is left out of the mean.
+
+    Args:
+        confusion: counts ``[..., C, C]``.
+    """
+    confusion = jnp.asarray(confusion)
+    occurrences = confusion.sum(-1) + confusion.sum(-2)
+    f1 = _ratio(2 * _diagonal(confusion), occurrences, 0.0)
+    return _ratio(f1.sum(-1), (occurrences > 0).sum(-1), 0.0)
+
+
+def group_accuracy(confusion: Array, groups: Array, *, empty: float = float("nan")) -> chex.Array:
+    """Accuracy on the samples of groups of classes, for example head, middle and tail.
+
+    Correct samples of a group divided by samples of the group. On a test set with equally many
+    samples per class this is the mean of the group's per-class accuracies.
+
+    Args:
+        confusion: counts ``[..., C, C]``.
+        groups: masks over true classes, bool ``[..., G, C]`` (leading axes broadcast). See
+            ``groups_by_thresholds``, ``groups_by_thirds`` and ``skew.class_roles``.
+        empty: the value for a group without a sample.
+
+    Returns:
+        Accuracies ``[..., G]``.
+    """
+    confusion = jnp.asarray(confusion)
+    groups = jnp.asarray(groups).astype(confusion.dtype)
+    correct = (groups * _diagonal(confusion)[..., None, :]).sum(-1)
+    return _ratio(correct, (groups * confusion.sum(-1)[..., None, :]).sum(-1), empty)
+
+
+def groups_by_thresholds(class_sizes: Array, upper: float, lower: float) -> np.ndarray:
+    """Head, middle and tail by the global number of training samples of a class.
+
+    Head: more than ``upper``. Tail: fewer than ``lower``. Middle: the rest.
+
+    Args:
+        class_sizes: training samples per class over all clients, ``[C]``.
+        upper: threshold of the head.
+        lower: threshold of the tail.
+
+    Returns:
+        Masks, bool ``[3, C]``, in the order head, middle, tail.
+    """
+    if not lower <= upper:
+        raise ValueError(f"lower={lower!r} must not exceed upper={upper!r}.")
+    sizes = np.asarray(class_sizes)
+    head, tail = sizes > upper, sizes < lower
+    return np.stack([head, ~head & ~tail, tail])
+
+
+def groups_by_thirds(class_sizes: Array) -> np.ndarray:
+    """Head, middle and tail as thirds of the classes sorted by size.
+
+    Ties keep the order of class ids. When ``C`` is no multiple of three, the head takes the first
+    extra class and the middle the second.
+
+    Args:
+        class_sizes: training samples per class over all clients, ``[C]``.
+
+    Returns:
+        Masks, bool ``[3, C]``, in the order head, middle, tail.
+    """
+    sizes = np.asarray(class_sizes)
+    groups = np.zeros((3, sizes.size), bool)
+    for group, members in enumerate(np.array_split(np.argsort(-sizes, kind="stable"), 3)):
+        groups[group, members] = True
+    return groups
+
+
+def _diagonal(confusion: chex.Array) -> chex.Array:
+    return jnp.diagonal(confusion, axis1=-2, axis2=-1)
+
+
+def _ratio(numerator: chex.Array, denominator: chex.Array, empty: float) -> chex.Array:
+    safe = jnp.maximum(denominator, 1)
+    return jnp.where(denominator > 0, numerator / safe, empty)
