@@ -1,0 +1,113 @@
+"""How names of methods, data sets and metrics are written in tables and figures."""
+
+_METHODS = {
+    "centralized": "Centralised",
+    "ccvr": "CCVR",
+    "creff": "CReFF",
+    "fedadam": "FedAdam",
+    "fedavg": "FedAvg",
+    "fedavgm": "FedAvgM",
+    "fedbe": "FedBE",
+    "fedbn": "FedBN",
+    "fedconcat": "FedConcat",
+    "fedcurv": "FedCurv",
+    "feddecorr": "FedDecorr",
+    "feddf": "FedDF",
+    "feddyn": "FedDyn",
+    "fedexp": "FedExP",
+    "fedgc": "FedGC",
+    "fedgen": "FedGen",
+    "fedgf": "FedGF",
+    "fedgr": "FedGR",
+    "fedic": "FEDIC",
+    "fedlc": "FedLC",
+    "fedlc_lt": "FedLC-LT",
+    "fedlf": "FedLF",
+    "fedlmd": "FedLMD",
+    "fedmr": "FedMR",
+    "fednova": "FedNova",
+    "fedntd": "FedNTD",
+    "fedopt": "FedOpt",
+    "fedprox": "FedProx",
+    "fedrs": "FedRS",
+    "fedsam": "FedSAM",
+    "fedvls": "FedVLS",
+    "fedyogi": "FedYogi",
+    "focal": "Focal loss",
+    "moon": "MOON",
+    "perfedavg": "Per-FedAvg",
+    "pfedme": "pFedMe",
+    "scaffold": "SCAFFOLD",
+}
+_DATASETS = {
+    "cifar10": "CIFAR-10",
+    "cifar10_lt": "CIFAR-10-LT",
+    "cifar100": "CIFAR-100",
+    "cifar100_lt": "CIFAR-100-LT",
+    "emnist": "EMNIST",
+    "emnist/balanced": "EMNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "femnist": "FEMNIST",
+    "imagenet_subset12": "ImageNet-12",
+    "mini_imagenet": "mini-ImageNet",
+    "mnist": "MNIST",
+    "svhn": "SVHN",
+    "svhn_cropped": "SVHN",
+    "synthetic": "Synthetic",
+    "tiny_imagenet": "TinyImageNet",
+}
+_MODELS = {
+    "dnn3": "MLP",
+    "mobilenet_v2": "MobileNetV2",
+    "resnet8": "ResNet-8",
+    "resnet18": "ResNet-18",
+    "resnet32": "ResNet-32",
+    "tfcnn": "TFCNN",
+}
+_METRICS = {
+    "accuracy": "accuracy",
+    "head_acc": "head",
+    "macro_f1": "macro-F1",
+    "middle_acc": "middle",
+    "rounds_to_target": "rounds",
+    "speedup": "speed-up",
+    "tail_acc": "tail",
+}
+_PARAMETERS = {"if": "IF", "local_epochs": "E", "num_clients": "clients"}
+_REPORTED = {
+    "last": "accuracy after the last round",
+    "best": "best test accuracy over all rounds (the round is chosen on the test set)",
+    "mean_last_50": "mean over the last 50 rounds",
+    "rounds_to_target": "rounds to reach the target accuracy",
+    "unstated": "not stated by the paper",
+}
+
+
+def method(name: str) -> str:
+    """``"fedlc+scaffold"`` becomes ``"FedLC + SCAFFOLD"``; unknown names stay as they are."""
+    return " + ".join(_METHODS.get(part, part) for part in name.split("+"))
+
+
+def dataset(name: str) -> str:
+    """``"cifar10"`` becomes ``"CIFAR-10"``; unknown names stay as they are."""
+    return _DATASETS.get(name, name)
+
+
+def model(name: str) -> str:
+    """``"resnet8"`` becomes ``"ResNet-8"``; unknown names stay as they are."""
+    return _MODELS.get(name, name)
+
+
+def metric(name: str) -> str:
+    """``"head_acc"`` becomes ``"head"``; unknown names stay as they are."""
+    return _METRICS.get(name, name)
+
+
+def assignment(name: str, value: str) -> str:
+    """``("local_epochs", "5")`` becomes ``"E=5"``; unknown names stay as they are."""
+    return f"{_PARAMETERS.get(name, name)}={value}"
+
+
+def reported(kind: str) -> str:
+    """What ``last``, ``best`` and ``mean_last_50`` mean, in words."""
+    return _REPORTED.get(kind, kind)

@@ -1,0 +1,220 @@
+"""The five papers' own result tables, as data inside the package.
+
+``reference/papers.json`` holds one grid per table: what all cells share, what each column and each
+row adds, and the cells as printed (``value±std (gain)``, trailing zeros kept). This module unfolds
+the grids into plain rows. Names and partitions are as the papers state them; ``unstated`` marks
+what they do not say.
+"""
+
+import functools
+import importlib.resources
+import json
+import re
+from typing import Any, NamedTuple
+
+from fedjax_skew import errors
+from fedjax_skew.report import names
+
+_CELL = re.compile(r"(?P<value>[\d.]+)(?:±(?P<std>[\d.]+))?(?: \((?P<gain>[\d.]+)\))?")
+_ASSIGNMENT = re.compile(r"(\w+)=([^,)]+)")
+_FIELDS = ("method", "dataset", "model", "partition", "metric", "setting")
+_LOWER_IS_BETTER = ("rounds_to_target",)
+_ROMAN = {"1": "I", "2": "II", "3": "III"}
+
+
+class Row(NamedTuple):
+    """One printed number.
+
+    Attributes:
+        method: the method's name; combinations as ``fedlc+scaffold``.
+        dataset: data set.
+        model: network.
+        partition: how the data is split, in the notation of the configs.
+        metric: what the number is (``accuracy``, ``macro_f1``, ``head_acc``, ...).
+        value: the number.
+        std: its standard deviation, or None where the paper prints none.
+        printed: number and standard deviation as printed, ``"57.31±0.21"``.
+        setting: the paper's stated recipe, ``key=value;...``.
+        extras: further columns of the table as printed: ablation switches, ``lambda``, ``gain``...
+        row: name of the table's row this cell is in, unique within the table.
+        column: name of the table's column this cell is in, unique within the table.
+    """
+
+    method: str
+    dataset: str
+    model: str
+    partition: str
+    metric: str
+    value: float
+    std: float | None
+    printed: str
+    setting: str
+    extras: dict[str, str]
+    row: str
+    column: str
+
+
+class Header(NamedTuple):
+    """A row's or column's name with the words to print for it.
+
+    Attributes:
+        key: ``Row.row`` or ``Row.column``.
+        group: what neighbouring headers share (a column's data set), or empty.
+        label: the rest.
+        higher_is_better: false where a small number wins.
+    """
+
+    key: str
+    group: str
+    label: str
+    higher_is_better: bool = True
+
+
+def table_names() -> tuple[str, ...]:
+    """All tables, ``"<paper>/table<number>"``, in the order of the papers."""
+    return tuple(_data()["tables"])
+
+
+def load(table: str) -> list[Row]:
+    """Every number of a table, row by row.
+
+    Args:
+        table: one of ``table_names()``.
+    """
+    grid = _table(table)
+    row_keys, column_keys = _keys(grid["rows"], grid), _keys(grid["columns"], grid)
+    rows = []
+    for row_key, row in zip(row_keys, grid["rows"], strict=True):
+        for column_key, column, cell in zip(
+            column_keys, grid["columns"], row["cells"], strict=True
+        ):
+            fields = {**grid["common"], **column, **row}
+            parts = _CELL.fullmatch(cell)
+            extras = {k: v for k, v in fields.items() if k not in (*_FIELDS, "cells")}
+            if parts["gain"]:
+                extras["gain"] = parts["gain"]
+            rows.append(
+                Row(
+                    **{name: fields[name] for name in _FIELDS},
+                    value=float(parts["value"]),
+                    std=float(parts["std"]) if parts["std"] else None,
+                    printed=cell.partition(" ")[0],
+                    extras=extras,
+                    row=row_key,
+                    column=column_key,
+                )
+            )
+    return rows
+
+
+def title(table: str) -> str:
+    """``"FedVLS Table 1"``, numbered as the paper numbers it."""
+    paper, _, number = table.partition("/table")
+    number = _ROMAN[number] if paper == "fedlc_lt" else number
+    return f"{_paper(table)['name']} Table {number}"
+
+
+def source(table: str) -> str:
+    """Title and venue of the paper."""
+    return _paper(table)["source"]
+
+
+def caption(table: str) -> str:
+    """What the table shows, in one sentence."""
+    return _table(table)["caption"]
+
+
+def reported(table: str) -> str:
+    """Which number the paper reports: ``last``, ``best``, ``mean_last_50``, ``unstated``..."""
+    return _table(table).get("reported", _paper(table)["reported"])
+
+
+def seeds(table: str) -> int | None:
+    """How many runs the paper says it averages, or None."""
+    return _paper(table)["seeds"]
+
+
+def footnotes(table: str) -> tuple[str, ...]:
+    """Known inconsistencies of the paper that touch this table, one sentence each."""
+    return (*_table(table)["footnotes"], *_paper(table)["footnotes"])
+
+
+def row_headers(table: str) -> tuple[Header, ...]:
+    """The table's rows in printed order, with words for them.
+
+    An ablation's row names the switches that are on, ``"FedVLS (l_dis, l_logit)"``.
+    """
+    grid = _table(table)
+    headers = []
+    for key, row in zip(_keys(grid["rows"], grid), grid["rows"], strict=True):
+        switches = {k: v for k, v in row.items() if k not in (*_FIELDS, "cells")}
+        if set(switches.values()) <= {"0", "1"}:
+            words = [k for k, v in switches.items() if v == "1"] or ["none"]
+        else:
+            words = [names.assignment(k, v) for k, v in switches.items()]
+        method = names.method({**grid["common"], **row}["method"])
+        headers.append(Header(key, "", f"{method} ({', '.join(words)})" if switches else method))
+    return tuple(headers)
+
+
+def column_headers(table: str) -> tuple[Header, ...]:
+    """The table's columns in printed order, with words for them.
+
+    Only what differs between the columns is said: of ``longtail(if=100)+dirichlet(alpha=0.5)``
+    just ``IF=100`` when alpha is the same everywhere.
+    """
+    grid = _table(table)
+    columns = [{**grid["common"], **column} for column in grid["columns"]]
+    assignments = [dict(_ASSIGNMENT.findall(column["partition"])) for column in columns]
+    grouped = len({column["dataset"] for column in columns}) > 1
+    headers = []
+    for i, (key, own) in enumerate(zip(_keys(grid["columns"], grid), grid["columns"], strict=True)):
+        words = []
+        if "model" in own and not grouped:
+            words.append(names.model(own["model"]))
+        if "partition" in own:
+            varying = [
+                names.assignment(k, v)
+                for k, v in assignments[i].items()
+                if any(other.get(k) != v for other in assignments)
+            ]
+            words += varying or [own["partition"].removeprefix(columns[i]["dataset"])]
+        words += [names.assignment(k, v) for k, v in own.items() if k not in _FIELDS]
+        if "metric" in own:
+            words.append(names.metric(own["metric"]))
+        dataset = names.dataset(columns[i]["dataset"])
+        metric = columns[i]["metric"]
+        if grouped:
+            group, label = (dataset, " ".join(words)) if words else ("", dataset)
+        else:
+            group, label = "", " ".join(words) or names.metric(metric)
+        headers.append(Header(key, group, label, metric not in _LOWER_IS_BETTER))
+    return tuple(headers)
+
+
+def _keys(entries: list[dict[str, Any]], grid: dict[str, Any]) -> list[str]:
+    """Names of rows or columns: the named fields as they are, other fields as ``key=value``."""
+    keys = []
+    for entry in entries:
+        words = [entry[name] for name in _FIELDS[:-1] if name in entry]
+        words += [f"{k}={v}" for k, v in entry.items() if k not in (*_FIELDS, "cells")]
+        keys.append(" ".join(words) or grid["common"]["metric"])
+    return keys
+
+
+def _table(table: str) -> dict[str, Any]:
+    tables = _data()["tables"]
+    if table not in tables:
+        raise errors.unknown("table", table, tables)
+    return tables[table]
+
+
+def _paper(table: str) -> dict[str, Any]:
+    _table(table)
+    return _data()["papers"][table.partition("/")[0]]
+
+
+@functools.cache
+def _data() -> dict[str, Any]:
+    folder = importlib.resources.files("fedjax_skew.report") / "reference"
+    return json.loads((folder / "papers.json").read_text(encoding="utf-8"))
