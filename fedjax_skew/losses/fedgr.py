@@ -1,0 +1,121 @@
+"""FedGR: an unbalanced softmax on clients and a gravitation regulariser on the server.
+
+Guo et al., "FedGR: Federated Learning with Gravitation Regulation for Double Imbalance
+Distribution", DASFAA 2023.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from fedjax_skew.losses import _common
+
+
+def unbalanced_softmax(
+    logits: ArrayLike, labels: ArrayLike, class_counts: ArrayLike, *, scale: str = "paper"
+) -> jax.Array:
+    r"""Cross-entropy of logits scaled up for rare classes (FedGR, eqs. 3, 4).
+
+    .. math::
+        \ell = -\log \frac{e^{\gamma_y f_y}}{\sum_{c: n_c > 0} e^{\gamma_c f_c}}, \qquad
+        \gamma_c = \frac{N}{n_c}
+
+    The factor reaches hundreds for a rare class, which is stiff at large learning rates. The
+    published code divides it by its largest value: :math:`\gamma_c = n_{min} / n_c`, with
+    :math:`n_{min}` the smallest count of a present class, and keeps vacant classes with
+    :math:`\gamma_c = 0.25\, n_{min} / n_{max}`.
+
+    Args:
+        logits: unnormalised scores ``[..., C]``, from a head without bias.
+        labels: integer classes ``[...]``. A label whose class drops out gives 0.
+        class_counts: this client's samples of each class ``[C]``.
+        scale: ``"paper"`` for the printed factor, ``"max"`` for that of the published code.
+
+    Returns:
+        The loss of each example ``[...]``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from fedjax_skew import losses
+        >>> logits, labels = jnp.array([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]]), jnp.array([0, 1])
+        >>> counts = jnp.array([3, 1, 0])
+        >>> loss = losses.unbalanced_softmax(logits, labels, counts)
+        >>> print(np.asarray(loss).round(4))
+        [0.234  0.0181]
+        >>> loss = losses.unbalanced_softmax(logits, labels, counts, scale="max")
+        >>> print(np.asarray(loss).round(4))
+        [0.9412 0.5892]
+
+    References:
+        Guo et al., `FedGR: Federated Learning with Gravitation Regulation for Double Imbalance
+        Distribution <https://doi.org/10.1007/978-3-031-30637-2_47>`_, 2023.
+    """
+    if scale not in ("paper", "max"):
+        raise ValueError(f'scale={scale!r} is unknown; allowed: "paper", "max".')
+    (logits,) = _common.floats(logits=logits)
+    labels = _common.batch(logits, labels)
+    counts = _common.counts_like(class_counts, logits)
+    present = counts > 0
+    positive = jnp.where(present, counts, 1)
+    if scale == "paper":
+        return _common.negative_log_likelihood(counts.sum() / positive * logits, labels, present)
+    largest = jnp.maximum(counts.max(), 1)
+    smallest = jnp.where(present, counts, largest).min()
+    factor = smallest * jnp.where(present, 1 / positive, 0.25 / largest)
+    return _common.negative_log_likelihood(factor * logits, labels)
+
+
+def gravitation(heads: ArrayLike, present: ArrayLike) -> jax.Array:
+    r"""Draws equal classes of different clients together, different ones apart (FedGR, eq. 9).
+
+    With :math:`v = \mathrm{sg}(u_i^k)` the head row of class i of client k without gradient,
+
+    .. math::
+        L = -\sum_k \sum_{i \in P_k} \Big[
+        \log \frac{\sum_{z \ne k,\, i \in P_z} e^{u_i^z \cdot v}}
+                  {\sum_{z \ne k} \sum_{j \in P_z} e^{u_j^z \cdot v}}
+        + \log \frac{e^{v \cdot v}}
+                    {e^{v \cdot v} + \sum_{z \ne k} \sum_{j \in P_z, j \ne i} e^{u_j^z \cdot v}}
+        \Big].
+
+    The first term is skipped where no other client holds the class. One matrix of all dot products,
+    ``[K * C, K * C]``, is the largest array formed.
+
+    Args:
+        heads: head rows of the clients ``[K, C, D]``.
+        present: which classes each client holds ``[K, C]``.
+
+    Returns:
+        A scalar; 0 for a single client.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from fedjax_skew import losses
+        >>> heads = jnp.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 1.0]]])
+        >>> loss = losses.gravitation(heads, jnp.array([[1, 1], [1, 0]]))
+        >>> print(np.asarray(loss).round(4))
+        0.9398
+
+    References:
+        Guo et al., `FedGR: Federated Learning with Gravitation Regulation for Double Imbalance
+        Distribution <https://doi.org/10.1007/978-3-031-30637-2_47>`_, 2023.
+    """
+    (heads,) = _common.floats(heads=heads)
+    _common.check_rank("heads", heads, 3)
+    num_clients, num_classes, width = heads.shape
+    held = _common.members("present", present, (num_clients, num_classes)).reshape(-1)
+    moving = jnp.where(held[:, None], heads.reshape(-1, width), 0)
+    anchors = jax.lax.stop_gradient(moving)
+    dots = jnp.matmul(anchors, moving.T, precision=_common.PRECISE)
+    client, label = jnp.divmod(jnp.arange(num_clients * num_classes), num_classes)
+    other = (client[:, None] != client) & held
+    same = label[:, None] == label
+    attraction = _common.logsumexp(_common.log_softmax(dots, other), other & same)
+    # log(e^a / (e^a + e^b)) = -softplus(b - a) holds for any size of a and b.
+    own = jnp.square(anchors).sum(axis=-1)
+    rivals = other & ~same
+    repulsion = -jax.nn.softplus(_common.logsumexp(dots - own[:, None], rivals))
+    repulsion = jnp.where(rivals.any(axis=-1), repulsion, 0)
+    return -jnp.where(held, attraction + repulsion, 0).sum()

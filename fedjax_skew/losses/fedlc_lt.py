@@ -1,0 +1,217 @@
+"""FedLC-LT, clients' part: synthetic logits from similar clients, and what is learnt from them.
+
+Wang, Wang and Shen, "Logit Calibration for Non-IID and Long-Tailed Data in Federated Learning".
+The paper calls its method FedLC too; the suffix tells it from the other one.
+
+A client's average logits are ``[C, C]``: row c is the mean logit vector of its samples of class c.
+The rows of classes it lacks are masked by ``present``, or zero. The equation numbers are the
+paper's. Where it writes ``L_KL(a, b)`` with b the teacher, the divergence is KL(b || a), the usual
+one of distillation. The server's part is in ``fedlc_lt_server.py``.
+"""
+
+import math
+import operator
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from fedjax_skew.losses import _common
+
+
+def logit_wasserstein(
+    mean: ArrayLike, var: ArrayLike, present: ArrayLike, *, normalize: bool = True
+) -> jax.Array:
+    r"""Distances between the class-wise logit distributions of clients (FedLC-LT, eq. 1).
+
+    .. math::
+        d_{ij} = \sum_c \sqrt{\lVert \mu_i^c - \mu_j^c \rVert^2
+        + \lVert \sqrt{\sigma_i^c} - \sqrt{\sigma_j^c} \rVert^2},
+
+    over the classes both clients hold. Each summand is the Wasserstein distance of two Gaussians
+    with diagonal covariance.
+
+    Args:
+        mean: average logits of each class ``[K, C, C]``.
+        var: variances of the same ``[K, C, C]``.
+        present: which classes each client holds ``[K, C]``.
+        normalize: divide by the number of shared classes, so that sharing few does not look like
+            being near; clients that share none are infinitely far apart. Without it the plain sum.
+
+    Returns:
+        Distances ``[K, K]``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from fedjax_skew import losses
+        >>> mean = jnp.array([[[1.0, 0.0], [0.0, 1.0]], [[4.0, 0.0], [0.0, 1.0]]])
+        >>> var = jnp.array([[[4.0, 0.0], [1.0, 1.0]], [[4.0, 16.0], [1.0, 1.0]]])
+        >>> print(losses.logit_wasserstein(mean, var, jnp.ones((2, 2))))
+        [[0.  2.5]
+         [2.5 0. ]]
+    """
+    mean, var = _common.floats(mean=mean, var=var)
+    _common.check_rank("mean", mean, 3)
+    _common.check_shape("var", var, mean.shape, "that of mean")
+    held = _common.members("present", present, mean.shape[:2])
+    spread = _common.safe_sqrt(var)
+
+    def from_one(client: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        own_mean, own_spread, own_held = client
+        square = jnp.square(mean - own_mean) + jnp.square(spread - own_spread)
+        shared = held & own_held
+        apart = jnp.where(shared, _common.safe_sqrt(square.sum(axis=-1)), 0).sum(axis=-1)
+        if not normalize:
+            return apart
+        number = shared.sum(axis=-1, dtype=mean.dtype)
+        return jnp.where(number > 0, apart / jnp.maximum(number, 1), jnp.inf)
+
+    # One client at a time: all pairs at once would need K * K * C * C numbers.
+    return jax.lax.map(from_one, (mean, spread, held))
+
+
+def synthetic_logits(
+    mean_logits: ArrayLike, distances: ArrayLike, *, num_neighbors: int, eps: float = 1e-12
+) -> jax.Array:
+    r"""Combines the average logits of each client's nearest others (FedLC-LT, eq. 2).
+
+    .. math::
+        \phi_{syn} = \frac{1}{M} \frac{\sum_m \phi_m}{\sqrt{\sum_m \phi_m^2}}, \text{ elementwise}
+
+    Others at an infinite distance are left out; M is the number that remains.
+
+    Args:
+        mean_logits: average logits of the clients ``[K, ...]``.
+        distances: between the clients ``[K, K]``; the diagonal is ignored.
+        num_neighbors: M, at most K - 1.
+        eps: added under the root, so that logits of 0 give 0.
+
+    Returns:
+        Synthetic logits of each client ``[K, ...]``; 0 for a client without neighbours.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from fedjax_skew import losses
+        >>> mean_logits = jnp.array([[9.0, 9.0], [3.0, 1.0], [4.0, -1.0]])
+        >>> distances = jnp.array([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+        >>> synthetic = losses.synthetic_logits(mean_logits, distances, num_neighbors=2)
+        >>> print(np.asarray(synthetic[0]).round(4))
+        [0.7 0. ]
+    """
+    (values,) = _common.floats(mean_logits=mean_logits)
+    distances = jnp.asarray(distances)
+    if values.ndim < 1:
+        raise ValueError(f"mean_logits must have a client axis, got shape {values.shape}.")
+    size = values.shape[0]
+    _common.check_shape("distances", distances, (size, size), "clients, clients")
+    if not 1 <= operator.index(num_neighbors) < size:
+        raise ValueError(f"num_neighbors must be in 1..{size - 1}, got {num_neighbors}.")
+    reach = jnp.where(jnp.eye(size, dtype=bool), jnp.inf, distances)
+    negated, nearest = jax.lax.top_k(-reach, num_neighbors)
+    known = jnp.isfinite(negated)
+    chosen = jax.nn.one_hot(nearest, size, dtype=values.dtype) * known[..., None]
+    chosen = chosen.sum(axis=1)
+    flat = values.reshape(size, -1)
+    total = jnp.matmul(chosen, flat, precision=_common.PRECISE)
+    square = jnp.matmul(chosen, jnp.square(flat), precision=_common.PRECISE)
+    number = jnp.maximum(known.sum(axis=1, keepdims=True), 1)
+    return (total * jax.lax.rsqrt(square + eps) / number).reshape(values.shape)
+
+
+def local_logit_calibration(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    synthetic: ArrayLike,
+    *,
+    temperature: float = 4.0,
+    where: ArrayLike | None = None,
+) -> jax.Array:
+    r"""Divergence of the batch's average logits from the synthetic ones (FedLC-LT, eq. 3).
+
+    .. math::
+        L = \frac{1}{|Y|} \sum_{c \in Y} \mathrm{KL}\big(\mathrm{softmax}(\phi_{syn}^c / t)
+        \,\Vert\, \mathrm{softmax}(\phi^c / t)\big),
+
+    where Y are the classes in the batch and :math:`\phi^c` is its mean logit vector of class c.
+
+    Args:
+        logits: unnormalised scores ``[B, C]``.
+        labels: integer classes ``[B]``.
+        synthetic: synthetic logits ``[C, C]``; no gradient flows to them.
+        temperature: t.
+        where: rows that count ``[B]``; all by default.
+
+    Returns:
+        A scalar; 0 if no row counts.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from fedjax_skew import losses
+        >>> logits, labels = jnp.array([[4.0, 0.0], [4.0, 0.0]]), jnp.array([0, 0])
+        >>> loss = losses.local_logit_calibration(logits, labels, jnp.zeros((2, 2)))
+        >>> print(np.asarray(loss).round(4))
+        0.1201
+    """
+    logits, synthetic = _common.floats(logits=logits, synthetic=synthetic)
+    _common.check_rank("logits", logits, 2)
+    labels = _common.batch(logits, labels)
+    size, num_classes = logits.shape
+    _common.check_shape("synthetic", synthetic, (num_classes, num_classes), "classes, classes")
+    _common.check_positive(temperature=temperature)
+    valid = _common.rows(where, size)[:, None]
+    member = _common.one_hot(labels, num_classes) & valid
+    sizes = member.sum(axis=0, dtype=logits.dtype)
+    values = jnp.where(valid, logits, 0)
+    total = jnp.matmul(member.T.astype(logits.dtype), values, precision=_common.PRECISE)
+    average = total / jnp.maximum(sizes, 1)[:, None]
+    target = jax.lax.stop_gradient(synthetic)
+    divergence = _common.kl_divergence(target / temperature, average / temperature)
+    return _common.masked_mean(divergence, sizes > 0)
+
+
+def class_importance_weights(
+    local_mean: ArrayLike, synthetic: ArrayLike, present: ArrayLike, *, temperature: float = 4.0
+) -> jax.Array:
+    r"""Weights of the classes in the cross-entropy (FedLC-LT, the ratio of eq. 4).
+
+    .. math::
+        w_c \propto \mathrm{clip}\Big(\frac{\mathrm{softmax}(\phi_{syn}^c / t)_c}
+        {\mathrm{softmax}(\phi^c / t)_c}, 0.1, 10\Big),
+
+    with mean 1 over the classes present. The paper divides the logits themselves, which change
+    sign; their softened probabilities do not.
+
+    Args:
+        local_mean: this client's average logits ``[C, C]``.
+        synthetic: synthetic logits ``[C, C]``.
+        present: which classes the client holds ``[C]``.
+        temperature: t.
+
+    Returns:
+        Weights ``[C]`` without gradient; 1 for a class the client lacks.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from fedjax_skew import losses
+        >>> local, synthetic = jnp.array([[4.0, 0.0], [0.0, 0.0]]), jnp.zeros((2, 2))
+        >>> weights = losses.class_importance_weights(local, synthetic, jnp.array([5, 5]))
+        >>> print(np.asarray(weights).round(4))
+        [0.8123 1.1877]
+    """
+    local, synthetic = _common.floats(local_mean=local_mean, synthetic=synthetic)
+    _common.check_rank("local_mean", local, 2)
+    size = local.shape[0]
+    _common.check_shape("local_mean", local, (size, size), "classes, classes")
+    _common.check_shape("synthetic", synthetic, (size, size), "that of local_mean")
+    held = _common.members("present", present, (size,))
+    _common.check_positive(temperature=temperature)
+    wanted = jnp.diagonal(_common.log_softmax(synthetic / temperature))
+    own = jnp.diagonal(_common.log_softmax(local / temperature))
+    # Clipping the logarithm first keeps the ratio from overflowing.
+    ratio = jnp.exp(jnp.clip(wanted - own, -math.log(10), math.log(10)))
+    mean = _common.masked_mean(ratio, held)
+    weights = jnp.where(held, ratio / jnp.where(mean > 0, mean, 1), 1)
+    return jax.lax.stop_gradient(weights)
