@@ -14,10 +14,10 @@ The update of the head is likely to lower the score of class r on its own sample
 
 At tau = 0 that is 0, not Definition 3. Repeating the derivation with the calibrated softmax gives
 ``exp(Delta_(r,y))`` in the place of ``Delta_(r,y)``, which is Definition 3 with the calibrated
-softmax as ``p``: it returns to Definition 3 at tau = 0 and grows for rare r, as the text claims. The
-exponential is the default here; ``literal_margin=True`` gives the printed form. A vacant class has
-no mean feature and an infinite margin: it is neither j nor r, and in the calibrated form it drops
-out of the sums as it drops out of FedLC's softmax.
+softmax as ``p``: it returns to Definition 3 at tau = 0 and grows for rare r, as the text claims.
+The exponential is the default here; ``literal_margin=True`` gives the printed form. A vacant class
+has no mean feature and an infinite margin: it is neither j nor r, and in the calibrated form it
+drops out of the sums as it drops out of FedLC's softmax.
 
 Class sums add up over batches, so a client's data need not fit in one batch.
 """

@@ -107,7 +107,7 @@ def skew_statistics(class_counts: Array) -> dict[str, Any]:
     counts = np.asarray(class_counts)
     if counts.ndim != 2 or counts.size == 0:
         raise ValueError(
-            f"class_counts has shape {counts.shape}; a non-empty clients x classes matrix is needed."
+            f"class_counts has shape {counts.shape}; a clients x classes matrix is needed."
         )
     sizes = counts.sum(1, dtype=np.int64)
     filled = counts if sizes.all() else counts[sizes > 0]

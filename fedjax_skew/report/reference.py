@@ -18,7 +18,6 @@ from fedjax_skew.report import names
 _CELL = re.compile(r"(?P<value>[\d.]+)(?:±(?P<std>[\d.]+))?(?: \((?P<gain>[\d.]+)\))?")
 _ASSIGNMENT = re.compile(r"(\w+)=([^,)]+)")
 _FIELDS = ("method", "dataset", "model", "partition", "metric", "setting")
-_LOWER_IS_BETTER = ("rounds_to_target",)
 _ROMAN = {"1": "I", "2": "II", "3": "III"}
 
 
@@ -62,12 +61,14 @@ class Header(NamedTuple):
         group: what neighbouring headers share (a column's data set), or empty.
         label: the rest.
         higher_is_better: false where a small number wins.
+        decimals: digits after the point in the column's numbers.
     """
 
     key: str
-    group: str
-    label: str
+    group: str = ""
+    label: str = ""
     higher_is_better: bool = True
+    decimals: int = 2
 
 
 def table_names() -> tuple[str, ...]:
@@ -89,7 +90,7 @@ def load(table: str) -> list[Row]:
             column_keys, grid["columns"], row["cells"], strict=True
         ):
             fields = {**grid["common"], **column, **row}
-            parts = _CELL.fullmatch(cell)
+            parts = _parse(cell)
             extras = {k: v for k, v in fields.items() if k not in (*_FIELDS, "cells")}
             if parts["gain"]:
                 extras["gain"] = parts["gain"]
@@ -188,7 +189,8 @@ def column_headers(table: str) -> tuple[Header, ...]:
             group, label = (dataset, " ".join(words)) if words else ("", dataset)
         else:
             group, label = "", " ".join(words) or names.metric(metric)
-        headers.append(Header(key, group, label, metric not in _LOWER_IS_BETTER))
+        counts_rounds = metric == "rounds_to_target"
+        headers.append(Header(key, group, label, not counts_rounds, 0 if counts_rounds else 2))
     return tuple(headers)
 
 
@@ -200,6 +202,13 @@ def _keys(entries: list[dict[str, Any]], grid: dict[str, Any]) -> list[str]:
         words += [f"{k}={v}" for k, v in entry.items() if k not in (*_FIELDS, "cells")]
         keys.append(" ".join(words) or grid["common"]["metric"])
     return keys
+
+
+def _parse(cell: str) -> re.Match[str]:
+    parts = _CELL.fullmatch(cell)
+    if parts is None:
+        raise ValueError(f"cell={cell!r} in papers.json must read like '57.31±0.21 (18.40)'.")
+    return parts
 
 
 def _table(table: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from sklearn import metrics as sk
 
 from fedjax_skew.metrics import classification as cl
 
-
 CLASSES = st.lists(st.integers(0, 5), min_size=24, max_size=24)
 
 

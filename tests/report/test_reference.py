@@ -72,7 +72,7 @@ def test_every_table_says_what_it_is_and_what_is_wrong_with_it(table):
     }
     notes = reference.footnotes(table)
     assert len(set(notes)) == len(notes) > 0
-    assert all(note.endswith(".") and note[0].isupper() or note[0].isdigit() for note in notes)
+    assert all(note.endswith(".") and not note[0].islower() for note in notes)
 
 
 def test_titles_number_tables_as_the_papers_do():

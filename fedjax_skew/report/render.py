@@ -1,0 +1,222 @@
+"""Result tables as markdown, CSV and LaTeX.
+
+Pure functions from a ``tables.Table`` to a string. All three carry the same facts: mean and
+standard deviation, the number of seeds, what is reported, the paper's number and the gap, rank
+agreement with the paper, failures with their reason, what was scaled down, and footnotes.
+"""
+
+import csv
+import io
+import itertools
+import re
+
+from fedjax_skew.report import tables, wording
+from fedjax_skew.report.tables import Table
+
+_MARKDOWN = re.compile(r"([\\`*_|<>\[\]#~$])")
+_CSV_COLUMNS = [
+    *("table", "row", "column", "reported", "seeds", "mean", "std", "values"),
+    *("paper_reported", "paper", "paper_std", "gap", "place", "spearman", "spearman_methods"),
+    *("failure", "notes", "scaled", "footnotes"),
+]
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "%": r"\%",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "\u00d7": r"$\times$",
+    "\u2212": r"$-$",
+    "\u2013": "--",
+}
+
+
+def escape_markdown(text: str) -> str:
+    """Text that shows as it is, on one line, also inside a table cell."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX sets as it is, on one line."""
+    return "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
+
+
+def to_markdown(table: Table) -> str:
+    """GitHub-flavoured markdown: heading, table, and notes below it."""
+    notes = wording.Notes()
+
+    def marked(text: str, remarks: tuple[str, ...]) -> str:
+        numbers = notes.numbers(remarks)
+        return f"{text} [{numbers}]" if numbers else text
+
+    heads = [escape_markdown(f"{c.group} {wording.header(c)}".strip()) for c in table.columns]
+    lines = [f"### {escape_markdown(table.title)}", ""]
+    if table.caption:
+        lines += [escape_markdown(table.caption), ""]
+    lines += [_pipe(["Method", *heads]), _pipe([":--", *["--:"] * len(heads)])]
+    places = {column.key: tables.places(table, column) for column in table.columns}
+    for row in table.rows:
+        method = escape_markdown(wording.header(row))
+        entries = [marked(method, table.row_marks.get(row.key, ()))]
+        for column in table.columns:
+            cell = table.cell(row, column)
+            place = places[column.key].get(row.key)
+            mean = wording.mean(cell, column)
+            mean = f"**{mean}**" if place == 1 else f"<u>{mean}</u>" if place == 2 else mean
+            measured = f"{mean} {wording.spread(cell, column, table)}".strip()
+            paper = ", ".join(filter(None, wording.paper(cell, column)))
+            text = marked(measured, wording.remarks(cell))
+            entries.append(f"{text} ({paper})" if paper else text)
+        lines.append(_pipe(entries))
+    if wording.has_paper(table):
+        lines.append(_pipe(["Spearman", *(wording.agreement(table, c) for c in table.columns)]))
+    lines += ["", *map(escape_markdown, wording.legend(table, "In brackets"))]
+    if notes.texts:
+        lines += ["", *(f"{i}. {escape_markdown(t)}" for i, t in enumerate(notes.texts, 1))]
+    if table.scaled:
+        lines += ["", "Smaller than in the paper:", "", *_bullets(table.scaled)]
+    if table.footnotes:
+        lines += ["", "Known about these numbers:", "", *_bullets(table.footnotes)]
+    return "\n".join(lines) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """One line per cell, numbers unrounded, lists separated by semicolons.
+
+    The table's footnotes stand in the first line only, so that they are not repeated per cell.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    footnotes = " ".join(table.footnotes)
+    for column in table.columns:
+        places = tables.places(table, column)
+        spearman, methods = tables.agreement(table, column)
+        for row in table.rows:
+            cell = table.cell(row, column)
+            numbers = [cell.paper, cell.paper_std, cell.gap, places.get(row.key), spearman, methods]
+            writer.writerow(
+                [
+                    table.title,
+                    row.key,
+                    column.key,
+                    table.reported,
+                    len(cell.values),
+                    *map(_number, (cell.mean, cell.std)),
+                    ";".join(map(_number, cell.values)),
+                    table.paper_reported,
+                    *map(_number, numbers),
+                    cell.failure,
+                    "; ".join((*table.row_marks.get(row.key, ()), *cell.notes)),
+                    "; ".join(table.scaled),
+                    footnotes,
+                ]
+            )
+            footnotes = ""
+    return buffer.getvalue()
+
+
+def to_latex(table: Table, *, label: str = "") -> str:
+    r"""A ``table`` environment; needs the package ``booktabs`` only.
+
+    Every method takes two lines, ours and the paper's with the gap, so that wide tables stay
+    as narrow as the papers' own.
+
+    Args:
+        table: the table.
+        label: for ``\ref``; by default made from the title.
+    """
+    notes = wording.Notes()
+
+    def marked(text: str, remarks: tuple[str, ...]) -> str:
+        numbers = notes.numbers(remarks)
+        return f"{text}$^{{{numbers}}}$" if numbers else text
+
+    label = label or "tab:" + re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
+    lines = [
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{escape_latex(f'{table.title}. {table.caption}')}}}",
+        rf"\label{{{label}}}",
+        r"\small",
+        rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        r"\toprule",
+        *_latex_head(table),
+        r"\midrule",
+    ]
+    places = {column.key: tables.places(table, column) for column in table.columns}
+    for row in table.rows:
+        method = escape_latex(wording.header(row))
+        ours = [marked(method, table.row_marks.get(row.key, ()))]
+        papers = [r"\quad\footnotesize paper (gap)"]
+        for column in table.columns:
+            cell = table.cell(row, column)
+            place = places[column.key].get(row.key)
+            mean = _latex_number(wording.mean(cell, column))
+            mean = rf"\textbf{{{mean}}}" if place == 1 else mean
+            mean = rf"\underline{{{mean}}}" if place == 2 else mean
+            spread = escape_latex(wording.spread(cell, column, table))
+            ours.append(marked(f"{mean} {spread}".strip(), wording.remarks(cell)))
+            printed, gap = wording.paper(cell, column)
+            gap = f" ({_latex_number(gap)})" if gap else ""
+            papers.append(rf"\footnotesize {printed}{gap}" if printed else "")
+        lines.append(_ampersand(ours))
+        if any(papers[1:]):
+            lines.append(_ampersand(papers))
+    if wording.has_paper(table):
+        entries = [_latex_number(wording.agreement(table, c)) for c in table.columns]
+        lines += [r"\midrule", _ampersand(["Spearman", *entries])]
+    below = [escape_latex(sentence) for sentence in wording.legend(table, "Second lines")]
+    below += [rf"$^{{{i}}}$ {escape_latex(t)}" for i, t in enumerate(notes.texts, 1)]
+    below += [escape_latex(f"Smaller than in the paper: {text}") for text in table.scaled]
+    below += [escape_latex(text) for text in table.footnotes]
+    lines += [r"\bottomrule", r"\end{tabular}", r"\par\smallskip"]
+    lines += [r"\begin{minipage}{\linewidth}\footnotesize", " \\\\\n".join(below)]
+    lines += [r"\end{minipage}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def _bullets(texts: tuple[str, ...]) -> list[str]:
+    return [f"- {escape_markdown(text)}" for text in texts]
+
+
+def _pipe(entries: list[str]) -> str:
+    return f"| {' | '.join(entries)} |"
+
+
+def _ampersand(entries: list[str]) -> str:
+    return " & ".join(entries) + r" \\"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else format(value, ".10g")
+
+
+def _latex_number(text: str) -> str:
+    """A sign becomes a real minus; the double hyphen of an empty cell stays a dash."""
+    return re.sub(r"(?<!-)-(?=\d)", "$-$", text)
+
+
+def _latex_head(table: Table) -> list[str]:
+    """One line of column names, under a line of groups where there are any."""
+    lines = []
+    if any(column.group for column in table.columns):
+        groups, rules, start = [""], [], 2
+        for name, members in itertools.groupby(table.columns, key=lambda column: column.group):
+            width = len(list(members))
+            groups.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}")
+            if name:
+                rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
+            start += width
+        lines += [_ampersand(groups), " ".join(rules)]
+    lines.append(_ampersand(["Method", *(escape_latex(wording.header(c)) for c in table.columns)]))
+    return lines
