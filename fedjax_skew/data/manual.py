@@ -1,0 +1,97 @@
+"""What the readers of hand-made directories share: finding a layout, and decoding its images."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedjax_skew.data import cache, images, source, tfds_source
+
+_SUFFIXES = {".jpeg", ".jpg", ".png"}
+
+Listing = list[tuple[Path, int]]
+
+
+def locate(
+    name: str,
+    data_dir: str | os.PathLike[str] | None,
+    folders: Sequence[str],
+    fits: Callable[[Path], bool],
+    needed: str,
+) -> Path:
+    """Finds the directory that holds a published layout.
+
+    Args:
+        name: dataset name.
+        data_dir: where to look; default TFDS's directory for manual downloads.
+        folders: names the directory usually has.
+        fits: whether a directory has the layout.
+        needed: the layout in words, for the error.
+
+    Raises:
+        ValueError: one sentence with what was looked for, where, and the command to run then.
+    """
+    root = Path(data_dir).expanduser() if data_dir else tfds_source.default_dir()
+    tried = [base / f for base in (root, root / "downloads" / "manual") for f in (".", *folders)]
+    for candidate in tried:
+        if candidate.is_dir() and fits(candidate):
+            return candidate
+    raise ValueError(
+        f"dataset.name={name!r} was not found: looked for {needed} in {root}, in its folders "
+        f"{', '.join(folders)} and in {root / 'downloads' / 'manual'}; put it there, then run: "
+        f"python -m experiments.prepare_data --dataset={name} --manual_dir={root}"
+    )
+
+
+def list_images(folder: Path) -> list[Path]:
+    """Returns the image files of a folder, sorted by name."""
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in _SUFFIXES and p.is_file())
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Returns the names of the visible folders inside a folder, sorted."""
+    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def load_images(
+    name: str,
+    root: Path,
+    train: Listing,
+    test: Listing,
+    class_names: Iterable[str],
+    image_size: int,
+    cache_dir: str | os.PathLike[str] | None,
+) -> source.Dataset:
+    """Decodes listed (file, label) pairs as RGB squares, through the cache."""
+    if (
+        isinstance(image_size, bool)
+        or not isinstance(image_size, (int, np.integer))
+        or not 1 <= image_size <= 4096
+    ):
+        raise ValueError(f"dataset.image_size={image_size!r} must be an integer in 1..4096.")
+    names = tuple(class_names)
+    for part, listing in (("training", train), ("test", test)):
+        if not listing:
+            raise ValueError(f"dataset.name={name!r} has no {part} images in {root}.")
+        for path, _ in listing:
+            if not path.is_file():
+                raise ValueError(
+                    f"dataset.name={name!r} lists the image {path}, which does not exist."
+                )
+    labels = [label for _, label in train] + [label for _, label in test]
+    facts = cache.file_facts((path for path, _ in train + test), root)
+    key = cache.fingerprint([name, image_size, names, len(train), labels, facts])
+
+    def build() -> source.Dataset:
+        arrays = {}
+        for part, listing in (("train", train), ("test", test)):
+            size = (int(image_size), int(image_size))
+            arrays[f"x_{part}"] = images.decode_files([path for path, _ in listing], size=size)
+            arrays[f"y_{part}"] = np.array([label for _, label in listing], np.int32)
+        mean, std = source.channel_statistics(arrays["x_train"])
+        return source.Dataset(
+            name, num_classes=len(names), mean=mean, std=std, class_names=names, **arrays
+        )
+
+    return cache.fetch(name, key, build, cache_dir)

@@ -1,0 +1,202 @@
+"""How training samples are divided among clients: the rules that are not drawn per class.
+
+A rule is a function ``(pool, rng, **arguments)`` that returns the client of every sample of the
+pool, int32 ``[n]``, with -1 for a sample that no client gets. The same generator state gives the
+same division.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_skew.data import allot
+
+
+class Pool(NamedTuple):
+    """The samples to divide.
+
+    Attributes:
+        labels: int32 ``[n]``.
+        num_clients: number of clients, at most ``n``.
+        num_classes: number of classes.
+        client_ids: int32 ``[n]`` natural clients, or None.
+    """
+
+    labels: np.ndarray
+    num_clients: int
+    num_classes: int
+    client_ids: np.ndarray | None
+
+
+def iid(pool: Pool, rng: np.random.Generator) -> np.ndarray:
+    """Random samples; sizes differ by at most one."""
+    return _deal(pool, rng, _equal_sizes(len(pool.labels), pool.num_clients))
+
+
+def power_law(pool: Pool, rng: np.random.Generator, power: float, min_size: int) -> np.ndarray:
+    """Random samples; the client of rank r gets a share proportional to ``r^-power``."""
+    check_minimum(pool, min_size)
+    ranks = np.arange(1, pool.num_clients + 1, dtype=np.float64)
+    sizes = allot.apportion(len(pool.labels), ranks**-power, at_least=min_size)
+    return _deal(pool, rng, rng.permutation(sizes))
+
+
+def quantity(pool: Pool, rng: np.random.Generator, alpha: int) -> np.ndarray:
+    """Sorted by label, cut into ``clients * alpha`` equal sets; a client gets ``alpha`` of them."""
+    pieces = _check_pieces(pool, "alpha", alpha)
+    sizes = _equal_sizes(len(pool.labels), pieces)
+    return _deal_pieces(pool, rng, sizes, alpha)
+
+
+def shards(pool: Pool, rng: np.random.Generator, s: int, spread: float) -> np.ndarray:
+    """Sorted by label and cut into ``clients * s`` shards of unequal size; every client gets ``s``.
+
+    A class is cut into a number of shards in proportion to its size, at least one, so that a shard
+    holds one label and a client at most ``s``. (With fewer shards than classes the sorted samples
+    are cut as a whole.) Shard sizes inside a class are proportional to uniform draws from ``1 -
+    spread`` to ``1 + spread``.
+    """
+    pieces = _check_pieces(pool, "s", s)
+    counts = np.bincount(pool.labels, minlength=pool.num_classes)
+    counts = counts[counts > 0] if pieces >= np.count_nonzero(counts) else np.array([counts.sum()])
+    cuts = np.ones(len(counts), np.int64)
+    if pieces > len(counts):
+        # By size less one, so that no class is cut into more pieces than it has samples.
+        cuts += allot.apportion(pieces - len(counts), counts - 1.0)
+    sizes = [
+        allot.apportion(int(n), rng.uniform(1 - spread, 1 + spread, k), at_least=1)
+        for n, k in zip(counts, cuts, strict=True)
+    ]
+    return _deal_pieces(pool, rng, np.concatenate(sizes), s)
+
+
+def natural(pool: Pool, rng: np.random.Generator, merge: bool) -> np.ndarray:
+    """The dataset's own clients.
+
+    With fewer clients than the dataset has, either a random choice of them is kept and the samples
+    of the others are left out, or (``merge``) whole natural clients are joined at random and
+    nothing is left out.
+    """
+    if pool.client_ids is None:
+        raise ValueError(
+            "partition='natural' needs a dataset with natural clients (synthetic, femnist, or an "
+            "npz file with "
+            "client_ids)."
+        )
+    found, place = np.unique(pool.client_ids, return_inverse=True)
+    if pool.num_clients > len(found):
+        raise ValueError(
+            f"num_clients={pool.num_clients} is more than the {len(found)} natural clients of the "
+            "dataset; "
+            f"partition='natural' allows at most {len(found)}."
+        )
+    if pool.num_clients == len(found):
+        return place.astype(np.int32)
+    order = rng.permutation(len(found))
+    owner = np.full(len(found), -1, np.int32)
+    if merge:
+        owner[order] = np.arange(len(found)) % pool.num_clients
+    else:
+        owner[np.sort(order[: pool.num_clients])] = np.arange(pool.num_clients)
+    return owner[place]
+
+
+def counts(pool: Pool, rng: np.random.Generator, path: str) -> np.ndarray:
+    """The numbers of a CSV file: row c, column k is how many samples of class c client k gets.
+
+    Which samples is random. Samples the file does not ask for are left out.
+    """
+    table = _read_counts(pool, path)
+    available = np.bincount(pool.labels, minlength=pool.num_classes)
+    wanted = table.sum(axis=1)
+    if (wanted > available).any():
+        c = int(np.argmax(wanted > available))
+        raise ValueError(
+            f"counts: {path} asks for {wanted[c]} samples of class {c} but there are only "
+            f"{available[c]}."
+        )
+    if (table.sum(axis=0) == 0).any():
+        k = int(np.argmin(table.sum(axis=0)))
+        raise ValueError(
+            f"counts: {path} gives no sample to client {k}; every client needs at least one."
+        )
+    return deal_counts(pool, rng, table)
+
+
+def deal_counts(pool: Pool, rng: np.random.Generator, table: np.ndarray) -> np.ndarray:
+    """Gives ``table[c, k]`` random samples of class c to client k, the rest to nobody."""
+    grouped = allot.group_by_class(pool.labels, rng)
+    ends = np.cumsum(np.bincount(pool.labels, minlength=pool.num_classes))
+    clients = np.full(len(pool.labels), -1, np.int32)
+    ids = np.arange(pool.num_clients, dtype=np.int32)
+    for c, end in enumerate(ends):
+        start = 0 if c == 0 else ends[c - 1]
+        owners = np.repeat(ids, table[c])
+        clients[grouped[start : min(start + len(owners), end)]] = owners
+    return clients
+
+
+def _deal(pool: Pool, rng: np.random.Generator, sizes: np.ndarray) -> np.ndarray:
+    clients = np.repeat(np.arange(pool.num_clients, dtype=np.int32), sizes)
+    rng.shuffle(clients)
+    return clients
+
+
+def _deal_pieces(pool: Pool, rng: np.random.Generator, sizes: np.ndarray, each: int) -> np.ndarray:
+    owner = rng.permutation(np.repeat(np.arange(pool.num_clients, dtype=np.int32), each))
+    clients = np.empty(len(pool.labels), np.int32)
+    clients[allot.group_by_class(pool.labels, rng)] = np.repeat(owner, sizes)
+    return clients
+
+
+def _equal_sizes(total: int, parts: int) -> np.ndarray:
+    return np.full(parts, total // parts) + (np.arange(parts) < total % parts)
+
+
+def _check_pieces(pool: Pool, field: str, each: int) -> int:
+    if pool.num_clients * each > len(pool.labels):
+        raise ValueError(
+            f"{field}={each} for num_clients={pool.num_clients} makes {pool.num_clients * each} "
+            "sets of samples "
+            f"but there are only {len(pool.labels)} samples."
+        )
+    return pool.num_clients * each
+
+
+def check_minimum(pool: Pool, min_size: int) -> None:
+    """Refuses a smallest size that no division can meet."""
+    if pool.num_clients * min_size > len(pool.labels):
+        raise ValueError(
+            f"min_size={min_size} for num_clients={pool.num_clients} needs "
+            f"{pool.num_clients * min_size} samples "
+            f"but there are only {len(pool.labels)}; min_size can be at most "
+            f"{len(pool.labels) // pool.num_clients}."
+        )
+
+
+def _read_counts(pool: Pool, path: str) -> np.ndarray:
+    """Reads the matrix; values may be separated by commas or blanks, ``#`` starts a comment."""
+    try:
+        text = Path(path).expanduser().read_text()
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"counts: path={path!r} cannot be read ({getattr(error, 'strerror', None) or error}); "
+            "it must be a CSV "
+            "file with one row per class and one column per client."
+        ) from None
+    rows = [line.split("#")[0].replace(",", " ").split() for line in text.splitlines()]
+    rows = [row for row in rows if row]
+    shape = f"{pool.num_classes} rows (classes) of {pool.num_clients} numbers (clients)"
+    if len(rows) != pool.num_classes or any(len(row) != pool.num_clients for row in rows):
+        widths = sorted({len(row) for row in rows})
+        raise ValueError(
+            f"counts: {path} has {len(rows)} rows of {widths} numbers; needed: {shape}."
+        )
+    if not all(
+        value.isascii() and value.isdigit() and len(value) < 10 for row in rows for value in row
+    ):
+        raise ValueError(
+            f"counts: {path} must hold whole numbers that are not negative; needed: {shape}."
+        )
+    return np.array(rows).astype(np.int64)

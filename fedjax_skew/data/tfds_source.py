@@ -1,0 +1,222 @@
+"""TFDS datasets, read from a prepared directory without TensorFlow.
+
+The version directory is found on disk and opened read-only, so nothing is downloaded, no dataset
+code is imported and any prepared version works. Images are decoded with Pillow once and kept in the
+cache. EMNIST is stored transposed by TFDS (as in the original files); it is turned upright here.
+"""
+
+import json
+import os
+import re
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from fedjax_skew import errors
+from fedjax_skew.data import cache, images, source
+
+_NAME = re.compile(r"([a-z][a-z0-9_]*)(?:/([A-Za-z0-9_.\-]+))?(?::(\d+\.\d+\.\d+))?")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_BLOCK = 2000
+
+# Channel means of the published training images, to notice a directory with other content.
+_MEANS = {
+    "mnist": (0.1307,),
+    "fashion_mnist": (0.2860,),
+    "cifar10": (0.4914, 0.4822, 0.4465),
+    "cifar100": (0.5071, 0.4865, 0.4409),
+    "svhn_cropped": (0.4377, 0.4438, 0.4728),
+}
+
+
+def load(
+    name: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    image_size: int | None = None,
+) -> source.Dataset:
+    """Reads a TFDS image classification dataset.
+
+    The training split is ``train``; the test split is ``test``, or ``validation`` where a dataset
+    has no test split. Other splits (such as SVHN's ``extra``) are not used.
+
+    Args:
+        name: TFDS name, optionally with configuration and version: ``emnist/balanced:3.1.0``.
+        data_dir: TFDS's data directory; default ``$TFDS_DATA_DIR``, else ``~/tensorflow_datasets``.
+        cache_dir: see :mod:`fedjax_skew.data.cache`.
+        image_size: resize to this many pixels a side; needed when the images differ in size.
+
+    Raises:
+        ValueError: one sentence: what was looked for, where, and the command that makes it.
+    """
+    match = _NAME.fullmatch(name)
+    if not match:
+        raise errors.unknown("dataset.name", name, source.names())
+    if image_size is not None and (
+        isinstance(image_size, bool)
+        or not isinstance(image_size, (int, np.integer))
+        or not 1 <= image_size <= 4096
+    ):
+        raise ValueError(f"dataset.image_size={image_size!r} must be an integer in 1..4096.")
+    root = Path(data_dir).expanduser() if data_dir else default_dir()
+    folder = _find(name, root, *match.groups())
+    facts = cache.file_facts(sorted(p for p in folder.iterdir() if p.is_file()), folder)
+    try:
+        metadata = [(folder / file).read_text() for file in ("dataset_info.json", "features.json")]
+        json.loads(metadata[0])
+    except (OSError, ValueError) as error:
+        raise _damaged(name, folder, root, error) from None
+    key = cache.fingerprint(["tfds", name, image_size, [f[:2] for f in facts], *metadata])
+    size = None if image_size is None else (int(image_size), int(image_size))
+    dataset = cache.fetch(name, key, lambda: _decode(name, folder, root, size), cache_dir)
+    known = _MEANS.get(name.split(":")[0])
+    if known and not np.allclose(dataset.mean, known, atol=0.005):
+        logging.warning(
+            "The images of %s in %s have the mean %s but the published ones have %s; the directory "
+            "seems "
+            "to hold something else.",
+            name,
+            folder,
+            tuple(round(m, 4) for m in dataset.mean),
+            known,
+        )
+    return dataset
+
+
+def default_dir() -> Path:
+    """Returns the directory TFDS itself would use."""
+    return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
+def prepare_command(name: str, root: str | os.PathLike[str]) -> str:
+    """Returns the command that prepares a dataset."""
+    return f"python -m experiments.prepare_data --dataset={name} --data_dir={os.fspath(root)}"
+
+
+def import_tfds() -> Any:
+    """Imports TFDS without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            import tensorflow_datasets
+        except ImportError as error:
+            raise ValueError(
+                f"tensorflow_datasets cannot be imported ({error}); pip install fedjax_skew."
+            ) from None
+    return tensorflow_datasets
+
+
+def _find(name: str, root: Path, dataset: str, config: str | None, version: str | None) -> Path:
+    base = root / dataset / config if config else root / dataset
+    found = [
+        p.parent for p in base.glob("*/dataset_info.json") if _VERSION.fullmatch(p.parent.name)
+    ]
+    if version:
+        found = [p for p in found if p.name == version]
+    if found:
+        return max(found, key=lambda p: [int(n) for n in p.name.split(".")])
+    configs = sorted({p.parent.parent.name for p in base.glob("*/*/dataset_info.json")})
+    if configs and not config:
+        raise ValueError(
+            f"dataset.name={name!r} needs a configuration; prepared under {base}: "
+            f"{', '.join(f'{dataset}/{c}' for c in configs)}."
+        )
+    if name not in source.names() and not _registered(dataset):
+        raise errors.unknown("dataset.name", name, source.names())
+    raise ValueError(
+        f"dataset.name={name!r} is not prepared: no dataset_info.json was found in "
+        f"{base / (version or '<version>')}; make it with: {prepare_command(name, root)}"
+    )
+
+
+def _registered(dataset: str) -> bool:
+    """Whether TFDS knows the name; only asked before an error is raised."""
+    try:
+        return dataset in import_tfds().list_builders(with_community_datasets=False)
+    except Exception:  # Any failure of a listing must not hide the error it serves.
+        return False
+
+
+def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -> source.Dataset:
+    tfds = import_tfds()
+    try:
+        info = tfds.builder_from_directory(folder).info
+        keys = info.supervised_keys
+        image, label = (info.features[k] for k in keys)
+    except Exception as error:  # TFDS raises many kinds for a broken directory.
+        raise _damaged(name, folder, root, error) from None
+    if not isinstance(image, tfds.features.Image) or not isinstance(
+        label, tfds.features.ClassLabel
+    ):
+        raise ValueError(
+            f"dataset.name={name!r} is not an image classification dataset; its keys are {keys}."
+        )
+    if size is None and None in image.shape[:2]:
+        raise ValueError(
+            f"dataset.name={name!r} has images of different sizes; set dataset.image_size to "
+            "resize them."
+        )
+    test = next((s for s in ("test", "validation") if s in info.splits), None)
+    if "train" not in info.splits or test is None:
+        raise ValueError(
+            f"dataset.name={name!r} has the splits {', '.join(info.splits)}; train and test (or "
+            "validation) are needed."
+        )
+    arrays = {}
+    for part, split in (("train", "train"), ("test", test)):
+        try:
+            records = tfds.builder_from_directory(folder).as_data_source(
+                split=split, decoders={keys[0]: tfds.decode.SkipDecoding()}
+            )
+            arrays[f"x_{part}"], arrays[f"y_{part}"] = _read_split(records, keys, image.shape, size)
+        except NotImplementedError:
+            raise ValueError(
+                f"dataset.name={name!r} in {folder} is stored as {info.file_format.value}, which "
+                "only TensorFlow "
+                "reads; prepare it as array_record in another directory with: "
+                f"{prepare_command(name, '<another directory>')}"
+            ) from None
+        except Exception as error:  # The record reader raises RuntimeError, TFDS many kinds.
+            raise _damaged(name, folder, root, error) from None
+        if name.split("/")[0].split(":")[0] == "emnist":
+            arrays[f"x_{part}"] = np.ascontiguousarray(arrays[f"x_{part}"].transpose(0, 2, 1, 3))
+    mean, std = source.channel_statistics(arrays["x_train"])
+    names = tuple(label.names) if label.num_classes else ()
+    return source.Dataset(
+        name, num_classes=label.num_classes, mean=mean, std=std, class_names=names, **arrays
+    )
+
+
+def _read_split(
+    records: Any, keys: tuple[str, str], shape: Any, size: tuple[int, int] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    count, channels = len(records), shape[-1] or 3
+    x = np.empty((count, *(size or shape[:2]), channels), np.uint8)
+    y = np.empty(count, np.int32)
+
+    def work(job: tuple[int, list[dict[str, Any]]]) -> None:
+        for index, record in enumerate(job[1], job[0]):
+            x[index] = images.decode(record[keys[0]], channels=channels, size=size)
+            y[index] = record[keys[1]]
+
+    blocks = (
+        (start, records.__getitems__(list(range(start, min(start + _BLOCK, count)))))
+        for start in range(0, count, _BLOCK)
+    )
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for _ in pool.map(work, blocks):
+            pass
+    return x, y
+
+
+def _damaged(name: str, folder: Path, root: Path, error: Exception) -> ValueError:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return ValueError(
+        f"dataset.name={name!r} in {folder} is damaged ({reason}); delete that directory and make "
+        "it again "
+        f"with: {prepare_command(name, root)}"
+    )
