@@ -92,6 +92,12 @@ def default_dir() -> Path:
     return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
+def is_prepared(name: str, data_dir: str | os.PathLike[str]) -> bool:
+    """Whether a dataset lies prepared in a directory."""
+    match = _NAME.fullmatch(name)
+    return bool(match and _versions(Path(data_dir).expanduser(), *match.groups()))
+
+
 def prepare_command(name: str, root: str | os.PathLike[str]) -> str:
     """Returns the command that prepares a dataset."""
     return f"python -m experiments.prepare_data --dataset={name} --data_dir={os.fspath(root)}"
@@ -110,13 +116,17 @@ def import_tfds() -> Any:
     return tensorflow_datasets
 
 
-def _find(name: str, root: Path, dataset: str, config: str | None, version: str | None) -> Path:
+def _versions(root: Path, dataset: str, config: str | None, version: str | None) -> list[Path]:
     base = root / dataset / config if config else root / dataset
     found = [
         p.parent for p in base.glob("*/dataset_info.json") if _VERSION.fullmatch(p.parent.name)
     ]
-    if version:
-        found = [p for p in found if p.name == version]
+    return [p for p in found if version in (None, p.name)]
+
+
+def _find(name: str, root: Path, dataset: str, config: str | None, version: str | None) -> Path:
+    base = root / dataset / config if config else root / dataset
+    found = _versions(root, dataset, config, version)
     if found:
         return max(found, key=lambda p: [int(n) for n in p.name.split(".")])
     configs = sorted({p.parent.parent.name for p in base.glob("*/*/dataset_info.json")})

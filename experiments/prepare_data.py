@@ -1,0 +1,160 @@
+r"""Prepares a dataset once, so that training reads it without TensorFlow.
+
+TFDS datasets are downloaded and written as array_record, which needs the extra packages of
+``pip install 'fedjax_skew[prepare]'``::
+
+    python -m experiments.prepare_data --dataset=cifar10 --data_dir=~/tensorflow_datasets
+
+Archives that were downloaded by hand are taken from ``--manual_dir`` if their checksums match.
+FEMNIST, TinyImageNet, mini-ImageNet and the ImageNet subset are read from their published layout
+(or, unpacked, from their archive) in ``--manual_dir`` and put into the cache::
+
+    python -m experiments.prepare_data --dataset=tiny_imagenet --manual_dir=~/Downloads
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+
+from fedjax_skew.data import archive, cache, source, tfds_source
+
+_ARCHIVES = {
+    "tiny_imagenet": "tiny-imagenet-200",
+    "mini_imagenet": "mini-imagenet",
+    "femnist": "femnist",
+    "imagenet_subset12": "imagenet_subset12",
+}
+
+
+def prepare(
+    name: str,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    manual_dir: str | os.PathLike[str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    image_size: int | None = None,
+) -> source.Dataset:
+    """Prepares one dataset and returns it as training will see it.
+
+    Raises:
+        ValueError: one sentence that says what is missing and how to get it.
+    """
+    if name == "npz" or name.startswith("synthetic"):
+        raise ValueError(f"--dataset={name} needs no preparation; train with it at once.")
+    options: dict[str, Any] = {"cache_dir": cache_dir}
+    if image_size is not None:
+        options["image_size"] = image_size
+    if name in source.OWN_LAYOUTS:
+        place = manual_dir or data_dir
+        _unpack(name, Path(place or tfds_source.default_dir()).expanduser())
+        return source.load(name, data_dir=place, **options)
+    root = Path(data_dir).expanduser() if data_dir else tfds_source.default_dir()
+    prepare_tfds(name, root, manual_dir)
+    return source.load(name, data_dir=root, **options)
+
+
+def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] | None) -> None:
+    """Lets TFDS write a dataset as array_record, downloaded or from ``manual_dir``."""
+    if tfds_source.is_prepared(name, data_dir):
+        return
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ValueError(
+            f"Preparing {name} needs TensorFlow, which is not installed: "
+            "pip install 'fedjax_skew[prepare]' (training does not need it)."
+        )
+    if manual_dir is not None and not Path(manual_dir).expanduser().is_dir():
+        raise ValueError(f"--manual_dir={os.fspath(manual_dir)} is not a directory.")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    tfds = tfds_source.import_tfds()
+    config = tfds.download.DownloadConfig(
+        manual_dir=Path(manual_dir).expanduser() if manual_dir is not None else None
+    )
+    try:
+        builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+        builder.download_and_prepare(
+            download_config=config, file_format=tfds.core.FileFormat.ARRAY_RECORD
+        )
+    except tfds.core.DatasetNotFoundError:
+        names = [n for n in source.names() if n not in ("npz", "synthetic")]
+        raise ValueError(
+            f"--dataset={name} is neither a TFDS name nor one of {', '.join(names)}."
+        ) from None
+    except Exception as error:  # Networks, checksums and disks fail in many ways.
+        reason = " ".join(str(error).split())[:400]
+        raise ValueError(
+            f"TFDS could not prepare {name} in {data_dir} ({type(error).__name__}: {reason}); "
+            "without a network, download the archive elsewhere and name its directory in "
+            "--manual_dir."
+        ) from error
+
+
+def _unpack(name: str, folder: Path) -> None:
+    """Unpacks the archive of a dataset beside it, unless that was done before."""
+    target = folder / _ARCHIVES[name]
+    for suffix in archive.SUFFIXES:
+        packed = folder / f"{_ARCHIVES[name]}{suffix}"
+        if packed.is_file() and not target.exists():
+            print(f"Unpacking {packed} ...")
+            archive.extract(packed, target)
+            inner = [p for p in target.iterdir() if not p.name.startswith(".")]
+            if len(inner) == 1 and inner[0].name == target.name:
+                # The archive had the folder inside; one level is enough.
+                inner[0].rename(folder / f".{target.name}")
+                target.rmdir()
+                (folder / f".{target.name}").rename(target)
+            return
+
+
+def define_flags() -> None:
+    """Defines the flags; not at import, because other binaries use the same names."""
+    flags.DEFINE_string("dataset", None, "Name of the dataset; see --list.")
+    flags.DEFINE_string(
+        "data_dir", None, "TFDS's directory; default $TFDS_DATA_DIR, else ~/tensorflow_datasets."
+    )
+    flags.DEFINE_string("manual_dir", None, "Directory with files downloaded by hand.")
+    flags.DEFINE_string(
+        "cache_dir",
+        None,
+        "Where decoded data is kept; default $FEDJAX_SKEW_CACHE, else ~/.cache/fedjax_skew.",
+    )
+    flags.DEFINE_integer("image_size", None, "Resize to this many pixels a side.")
+    flags.DEFINE_bool("list", False, "Print the names of the datasets and stop.")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs the binary."""
+    values = flags.FLAGS
+    if values.list:
+        for name, description in source.names().items():
+            print(f"{name:18s} {description}")
+        return
+    try:
+        if len(argv) > 1:
+            raise ValueError(f"{argv[1]!r} is not a flag; write --dataset=NAME.")
+        if not values.dataset:
+            raise ValueError("--dataset=NAME is needed; --list prints the names.")
+        dataset = prepare(
+            values.dataset,
+            data_dir=values.data_dir,
+            manual_dir=values.manual_dir,
+            cache_dir=values.cache_dir,
+            image_size=values.image_size,
+        )
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(
+        f"{dataset.name}: {len(dataset.x_train)} training and {len(dataset.x_test)} test samples "
+        f"of shape {dataset.x_train.shape[1:]}, {dataset.num_classes} classes; "
+        f"decoded in {cache.directory(values.cache_dir)}"
+    )
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
