@@ -1,0 +1,161 @@
+"""Figures made of bars. Accuracies are in percent, as in the tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fedjax_skew.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = Any  # anything numpy can read
+
+_GROUND = "#e8e8e8"  # under classes without training samples
+_LETTERS = 14  # letters of a tick label that fit on an inch
+
+
+class ClassBars(NamedTuple):
+    """One panel of ``class_bars``.
+
+    Attributes:
+        title: the panel's title.
+        bars: accuracy per class ``[C]`` by name, for example before and after the local update.
+        class_counts: training samples per class ``[C]``, drawn on a second axis; or None.
+    """
+
+    title: str
+    bars: Mapping[str, Array]
+    class_counts: Array | None = None
+
+
+@style.styled
+def class_bars(
+    panels: Sequence[ClassBars],
+    *,
+    class_names: Sequence[str] = (),
+    ylabel: str = "accuracy (%)",
+    columns: int = 2,
+) -> "Figure":
+    """Accuracy per class as bars, with the class's training samples on a second axis.
+
+    Classes without training samples stand on grey ground.
+
+    Args:
+        panels: one per client or method.
+        class_names: names for the classes; ids when left out.
+        ylabel: label of the left axes.
+        columns: most panels side by side.
+    """
+    looks = style.looks(name for panel in panels for name in panel.bars)
+    figure, axes = style.panels(len(panels), columns=columns, height=2.3)
+    inches = style.WIDTH / min(columns, len(panels))
+    twins = []
+    for axis, panel in zip(axes, panels, strict=True):
+        num_classes = len(np.asarray(next(iter(panel.bars.values()))))
+        _bars(axis, panel.bars, looks, num_classes)
+        axis.set(title=panel.title, xlabel="class", ylim=(0, 100))
+        _name_groups(axis, class_names or range(num_classes), inches - 1.2)
+        if panel.class_counts is not None:
+            twins.append(_counts(axis, np.asarray(panel.class_counts)))
+    style.label_outer(axes, ylabel)
+    style.legend(figure, [*axes, *twins])
+    return figure
+
+
+@style.styled
+def grouped_bars(
+    groups: Sequence[str],
+    series: Mapping[str, Array],
+    *,
+    xlabel: str = "",
+    ylabel: str = "test accuracy (%)",
+    title: str = "",
+) -> "Figure":
+    """Bars by group, for example accuracy against skew, with the standard deviation over seeds.
+
+    Args:
+        groups: names of the groups ``[G]``.
+        series: by name, ``[G]`` or ``[G, S]`` with seeds.
+        xlabel: label of the horizontal axis.
+        ylabel: label of the vertical axis.
+        title: the figure's title.
+    """
+    for_bars = 0.22 * len(groups) * (len(series) + 1) + 1.2
+    for_names = _space(groups) / _LETTERS + 0.7
+    width = float(np.clip(max(for_bars, for_names), 3.2, style.WIDTH))
+    figure, (axis,) = style.panels(1, columns=1, height=2.7, width=width)
+    _bars(axis, series, style.looks(series), len(groups))
+    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    _name_groups(axis, groups, width - 0.6)
+    style.legend(figure, [axis], columns=max(int(width / 1.2), 1))
+    return figure
+
+
+def _counts(axis: Any, counts: np.ndarray) -> Any:
+    """Adds the samples per class on a second axis, and grey ground under vacant classes."""
+    vacant = np.flatnonzero(counts == 0)
+    for place in vacant:
+        axis.axvspan(place - 0.5, place + 0.5, color=_GROUND, zorder=0, linewidth=0)
+    twin = axis.twinx()
+    twin.grid(False)
+    twin.spines["right"].set_visible(True)
+    present = np.flatnonzero(counts)
+    twin.plot(
+        present,
+        counts[present],
+        color="black",
+        marker="D",
+        markersize=4 if len(counts) <= 20 else 2.5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        linestyle="none",
+        label="training samples",
+    )
+    if vacant.size:
+        twin.fill([], [], color=_GROUND, label="no training samples")
+    twin.set_ylim(0, max(counts.max(initial=0) * 1.08, 1))
+    if axis.get_subplotspec().is_last_col():
+        twin.set_ylabel("training samples")
+    return twin
+
+
+def _bars(
+    axis: Any, series: Mapping[str, Array], looks: Mapping[str, style.Look], groups: int
+) -> None:
+    width = 0.8 / len(series)
+    for index, (name, values) in enumerate(series.items()):
+        mean, std = style.over_seeds(values)
+        if len(mean) != groups:
+            raise ValueError(f"series {name!r} has {len(mean)} values; {groups} are needed.")
+        axis.bar(
+            np.arange(groups) + (index - (len(series) - 1) / 2) * width,
+            mean,
+            width,
+            yerr=std,
+            label=name,
+            color=looks[name].color,
+            hatch=looks[name].hatch,
+            edgecolor="white",
+            linewidth=0.4,
+            error_kw={"elinewidth": 0.8, "capsize": 1.5},
+        )
+    axis.grid(axis="x", visible=False)
+    axis.set_xlim(-0.6, groups - 0.4)
+
+
+def _name_groups(axis: Any, names: Sequence[Any], inches: float) -> None:
+    """Names under the groups, tilted where they would run into each other."""
+    step = -(-len(names) // 20)
+    words = [str(name) for name in names[::step]]
+    axis.set_xticks(range(0, len(names), step), words)
+    if _space(words) > _LETTERS * inches:
+        axis.tick_params(axis="x", labelrotation=35)
+        for label in axis.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
+
+
+def _space(words: Sequence[str]) -> float:
+    """Letters needed to write words side by side at equal distances."""
+    return (max(map(len, words)) + 1.5) * len(words)

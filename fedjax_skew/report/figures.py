@@ -1,0 +1,180 @@
+"""Figures made of lines and points. Accuracies are in percent, as in the tables.
+
+Every function takes plain arrays and returns a matplotlib ``Figure``; ``style.save`` writes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedjax_skew.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = Any  # anything numpy can read
+
+
+@style.styled
+def curves(
+    panels: Mapping[str, Mapping[str, tuple[Array, Array]]],
+    *,
+    xlabel: str = "round",
+    ylabel: str = "test accuracy (%)",
+    columns: int = 2,
+    target: float | None = None,
+) -> "Figure":
+    """Curves over rounds: the mean over seeds, and a band of one standard deviation.
+
+    A method has the same look in all panels. The band is left out with one seed.
+
+    Args:
+        panels: by panel title, by method: ``(rounds [T], values [T] or [S, T])``.
+        xlabel: label of the horizontal axes.
+        ylabel: label of the vertical axes.
+        columns: most panels side by side.
+        target: an accuracy to mark with a horizontal line.
+    """
+    looks = style.looks(name for series in panels.values() for name in series)
+    single = len(panels) == 1
+    figure, axes = style.panels(
+        len(panels), columns=columns, height=2.9 if single else 2.3, width=5.0 if single else 6.6
+    )
+    for axis, (title, series) in zip(axes, panels.items(), strict=True):
+        for order, (name, (rounds, values)) in enumerate(series.items()):
+            rounds, values = np.asarray(rounds), np.atleast_2d(np.asarray(values, np.float64))
+            mean = values.mean(0)
+            every = max(len(rounds) // 8, 1)
+            color, marker, line, _ = looks[name]
+            axis.plot(
+                rounds,
+                mean,
+                label=name,
+                color=color,
+                linestyle=line,
+                marker=marker,
+                # Staggered, so that markers of close curves do not hide each other.
+                markevery=(order * every // max(len(series), 1), every),
+                markeredgecolor="white",
+                markeredgewidth=0.4,
+            )
+            if len(values) > 1:
+                std = values.std(0, ddof=1)
+                axis.fill_between(
+                    rounds, mean - std, mean + std, color=color, alpha=0.15, linewidth=0
+                )
+        if target is not None:
+            axis.axhline(target, color="#666666", linewidth=0.8, linestyle=":")
+        axis.set(title=title, xlabel=xlabel)
+        axis.margins(x=0.01)
+    style.label_outer(axes, ylabel)
+    style.legend(figure, axes)
+    return figure
+
+
+@style.styled
+def sensitivity(
+    panels: Mapping[str, Mapping[str, tuple[Array, Array]]],
+    *,
+    ylabel: str = "test accuracy (%)",
+    columns: int = 2,
+    log: bool = False,
+) -> "Figure":
+    """Accuracy against a hyper-parameter, with error bars over seeds.
+
+    Args:
+        panels: by hyper-parameter, by series: ``(values of it [X], accuracy [X] or [X, S])``.
+        ylabel: label of the vertical axes.
+        columns: most panels side by side.
+        log: whether the hyper-parameters are on a logarithmic axis.
+    """
+    looks = style.looks(name for series in panels.values() for name in series)
+    width = 3.6 if len(panels) == 1 else style.WIDTH
+    figure, axes = style.panels(len(panels), columns=columns, height=2.3, width=width)
+    for axis, (name, series) in zip(axes, panels.items(), strict=True):
+        for label, (x, values) in series.items():
+            mean, std = style.over_seeds(values)
+            color, marker, line, _ = looks[label]
+            axis.errorbar(
+                x,
+                mean,
+                std,
+                label=label,
+                color=color,
+                marker=marker,
+                linestyle=line,
+                capsize=2,
+                elinewidth=0.8,
+            )
+        if log:
+            axis.set_xscale("log")
+        ticks = sorted({float(value) for x, _ in series.values() for value in np.asarray(x)})
+        if len(ticks) <= 8:
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.minorticks_off()
+        axis.set_xlabel(name)
+    style.label_outer(axes, ylabel)
+    style.legend(figure, axes)
+    return figure
+
+
+@style.styled
+def scatter(
+    panels: Mapping[str, tuple[Array, Array]],
+    *,
+    class_names: Sequence[str] = (),
+    columns: int = 2,
+) -> "Figure":
+    """Points of the plane by class, for example a t-SNE of features.
+
+    Args:
+        panels: by title, ``(points [N, 2], labels [N])``; classes have one look in all panels.
+        class_names: names for the classes; ids when left out.
+        columns: most panels side by side.
+    """
+    classes = sorted({int(label) for _, labels in panels.values() for label in np.asarray(labels)})
+    figure, axes = style.panels(len(panels), columns=columns, height=3.0)
+    for axis, (title, (points, labels)) in zip(axes, panels.items(), strict=True):
+        points, labels = np.asarray(points), np.asarray(labels)
+        for index, label in enumerate(classes):
+            color, marker, _, _ = style.look(index)
+            mine = points[labels == label]
+            axis.scatter(
+                mine[:, 0],
+                mine[:, 1],
+                s=14,
+                color=color,
+                marker=marker,
+                linewidths=0.2,
+                edgecolors="white",
+                label=str(class_names[label]) if len(class_names) else str(label),
+            )
+        axis.set(title=title, xticks=[], yticks=[])
+        axis.grid(False)
+        for spine in axis.spines.values():
+            spine.set_visible(True)
+    style.legend(figure, axes, columns=10, markerscale=1.6, handletextpad=0.1)
+    return figure
+
+
+def tsne(features: Array, *, seed: int = 0, perplexity: float = 30.0) -> np.ndarray:
+    """t-SNE of features with scikit-learn, started from principal components.
+
+    Args:
+        features: ``[N, D]``.
+        seed: random seed.
+        perplexity: lowered where there are too few points for it.
+
+    Returns:
+        Points ``[N, 2]``.
+    """
+    import threadpoolctl
+    from sklearn import manifold
+
+    features = np.asarray(features, np.float32)
+    perplexity = min(perplexity, max((len(features) - 1) / 3, 1.0))
+    model = manifold.TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    # On few points threads mostly wait for each other, for seconds on a busy machine.
+    with threadpoolctl.threadpool_limits(1 if len(features) < 1000 else None):
+        return model.fit_transform(features)

@@ -1,0 +1,189 @@
+"""One look for all figures: colour-blind safe, and still distinct when printed in grey.
+
+Series differ by colour (Okabe and Ito's palette without its yellow, which is too faint on white),
+by marker, by line style and by hatch at once, so that none of these alone has to carry the
+meaning. Figures are made without pyplot: no global state, no display, always the Agg canvas.
+matplotlib is imported on first use, because importing it takes longer than most table code runs.
+"""
+
+import contextlib
+import functools
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h", "d")
+LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oooo")
+SEQUENTIAL = "Blues"  # white at zero, monotone in lightness
+WIDTH = 6.6  # inches, the text width of a page
+DPI = 200
+
+_RC: dict[Any, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 9,
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "hatch.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "pdf.fonttype": 42,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+
+
+class Look(NamedTuple):
+    """How the n-th series is drawn."""
+
+    color: str
+    marker: str
+    line: Any
+    hatch: str
+
+
+def look(index: int) -> Look:
+    """The look of the ``index``-th series; the first 91 differ in colour or marker."""
+    return Look(
+        COLORS[index % len(COLORS)],
+        MARKERS[index % len(MARKERS)],
+        # Two series of one colour get different lines.
+        LINES[(index % len(COLORS) + index // len(COLORS)) % len(LINES)],
+        HATCHES[index % len(HATCHES)],
+    )
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """A look for every name, in order of first appearance."""
+    return {name: look(index) for index, name in enumerate(dict.fromkeys(names))}
+
+
+@contextlib.contextmanager
+def context() -> Iterator[None]:
+    """The project's matplotlib settings on top of the defaults, whatever the user's own are."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_RC)
+        yield
+
+
+def styled(function: Callable[P, R]) -> Callable[P, R]:
+    """Runs a drawing function under ``context``."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        with context():
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def panels(
+    count: int, *, columns: int, height: float, width: float = WIDTH, **subplots: Any
+) -> tuple["Figure", list[Any]]:
+    """A figure with ``count`` axes in rows of at most ``columns``.
+
+    Args:
+        count: number of panels.
+        columns: most panels side by side.
+        height: inches of one row.
+        width: inches of the whole figure.
+        **subplots: passed on to ``Figure.subplots``.
+
+    Returns:
+        The figure and its axes, row by row.
+    """
+    from matplotlib.figure import Figure
+
+    if count < 1:
+        raise ValueError("panels is empty; at least one is needed for a figure.")
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False, **subplots).flat)
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return figure, axes[:count]
+
+
+def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options: Any) -> None:
+    """One legend above all panels, each name once; none if there is nothing to tell apart.
+
+    Args:
+        figure: the figure.
+        axes: where the named artists are.
+        columns: most names side by side; they are spread evenly over the rows needed.
+        **options: passed on to ``Figure.legend``.
+    """
+    named: dict[str, Any] = {}
+    for axis in axes:
+        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
+            named.setdefault(name, handle)
+    if len(named) > 1:
+        rows = -(-len(named) // columns)
+        figure.legend(
+            named.values(),
+            named.keys(),
+            loc="outside upper center",
+            ncols=-(-len(named) // rows),
+            **options,
+        )
+
+
+def label_outer(axes: Sequence[Any], ylabel: str) -> None:
+    """Labels the vertical axis of the leftmost panels only."""
+    for axis in axes:
+        if axis.get_subplotspec().is_first_col():
+            axis.set_ylabel(ylabel)
+
+
+def over_seeds(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Mean and standard deviation over the last axis of ``[X, S]``; ``[X]`` has none to show."""
+    values = np.asarray(values, np.float64)
+    if values.ndim == 1:
+        return values, None
+    return values.mean(1), values.std(1, ddof=1) if values.shape[1] > 1 else None
+
+
+def save(figure: "Figure", path_stem: str | os.PathLike[str]) -> tuple[pathlib.Path, pathlib.Path]:
+    """Writes ``<path_stem>.png`` (200 dpi) and ``<path_stem>.pdf``.
+
+    Neither holds a date or a program version: the same figure gives the same bytes.
+
+    Args:
+        figure: what to write.
+        path_stem: path without a suffix; missing folders are made.
+
+    Returns:
+        The paths of the PNG and the PDF.
+    """
+    stem = pathlib.Path(path_stem)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    png, pdf = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.pdf")
+    with context():
+        figure.savefig(png, dpi=DPI, metadata={"Software": None})
+        undated = {"CreationDate": None, "Creator": None, "Producer": None}
+        figure.savefig(pdf, metadata=undated)
+    return png, pdf
