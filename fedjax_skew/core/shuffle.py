@@ -28,20 +28,25 @@ def _side(n: jax.Array) -> jax.Array:
     return side
 
 
-def permute(key: jax.Array, positions: jax.Array, n: jax.Array | int) -> jax.Array:
+def permute(
+    key: jax.Array, positions: jax.Array, n: jax.Array | int, epoch: jax.Array | int = 0
+) -> jax.Array:
     """Values of a random permutation of ``range(n)`` at some positions.
 
     Args:
-        key: PRNG key; equal keys give equal permutations.
+        key: PRNG key; equal keys and epochs give equal permutations.
         positions: integers ``[...]`` in ``range(n)``; others are taken modulo ``n``.
         n: size of the permutation, at least 1 and below ``2**31``; may be traced.
+        epoch: numbers permutations of the same key; folded in by a hash, because a loop over
+            batches cannot afford a PRNG call for each.
 
     Returns:
         int32 ``[...]``; distinct positions give distinct values.
     """
     n = jnp.asarray(n).astype(jnp.uint32)
     side = _side(n)
-    round_keys = jax.random.bits(key, (_ROUNDS,), jnp.uint32)
+    salt = jnp.asarray(epoch).astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
+    round_keys = _mix(jax.random.bits(key, (_ROUNDS,), jnp.uint32) + salt)
 
     def network(x):
         left, right = x // side, x % side

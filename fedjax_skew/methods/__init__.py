@@ -10,7 +10,7 @@ from typing import Any
 
 from fedjax_skew.errors import unknown
 from fedjax_skew.methods.base import Method
-from fedjax_skew.methods.compose import compose
+from fedjax_skew.methods.composition import compose
 from fedjax_skew.methods.fedavg import fedavg
 
 REGISTRY: dict[str, Callable[..., Method]] = {

@@ -11,7 +11,7 @@ evaluation            ``evaluated`` and ``predict`` for the global model, ``pers
 ====================  ======================================================================
 
 ``loss``, ``step``, ``start``, ``weight``, ``server`` and the evaluation hooks exist once; the others
-add up, so any objective goes with any local rule and any server rule (``compose.py``).
+add up, so any objective goes with any local rule and any server rule (``composition.py``).
 State comes in two kinds. ``kept`` belongs to one client and is stored with a leading client axis;
 ``server`` is one pytree that every client may read. Both are created by ``init``.
 """
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedjax_skew import trees
 from fedjax_skew.models.functional import Model, Outputs
 
 PyTree = Any
@@ -396,5 +397,4 @@ def uniform(client: Client, result: LocalResult) -> jax.Array:
 
 def average(rnd: Round) -> ServerResult:
     """FedAvg's server: the weighted mean of the local models."""
-    params = jax.tree.map(jnp.add, rnd.params, rnd.mean_delta)
-    return ServerResult(params, rnd.mean_stats, rnd.state)
+    return ServerResult(trees.add(rnd.params, rnd.mean_delta), rnd.mean_stats, rnd.state)

@@ -1,0 +1,20 @@
+"""Synthetic(1,1), logistic regression, 100 clients: the embedded default, no download.
+
+The recipe of FedLC's table 4 (300 rounds, B=128, SGD 0.01), with fewer rounds.
+"""
+
+import ml_collections
+
+from configs.common import finish
+from fedjax_skew.config import default_config
+
+
+def get_config(arg: str = "") -> ml_collections.ConfigDict:
+    config = default_config()
+    with config.unlocked():
+        config.rounds = 50
+        config.batch_size = 128
+        config.local_epochs = 5
+        config.num_seeds = 3
+        config.eval_every = 5
+    return finish(config, arg)

@@ -1,0 +1,93 @@
+"""Checkpoints: orbax writes them, a digest proves them whole.
+
+``checkpoints/<round>/`` is an orbax directory, ``checkpoints/<round>.json`` its format version and the
+SHA-256 of every file. The digest is written last, so a directory without one is not a checkpoint.
+"""
+
+import hashlib
+import json
+import logging
+import pathlib
+import shutil
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from fedjax_skew.core.rundir import write_json
+
+FORMAT = 1
+
+_log = logging.getLogger(__name__)
+
+
+def save(directory: pathlib.Path, round_: int, tree: Any, keep: int) -> None:
+    """Writes a checkpoint and deletes all but the newest ``keep``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / str(round_)
+    _seal(path).unlink(missing_ok=True)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path.absolute(), tree, force=True)
+    if jax.process_index() == 0:
+        write_json(_seal(path), {"format": FORMAT, "files": _digest(path)})
+        for old in rounds(directory)[keep:]:
+            _seal(directory / str(old)).unlink(missing_ok=True)
+            shutil.rmtree(directory / str(old), ignore_errors=True)
+
+
+def rounds(directory: pathlib.Path) -> list[int]:
+    """Rounds with a sealed checkpoint, newest first."""
+    return sorted((int(p.stem) for p in directory.glob("*.json") if p.stem.isdigit()), reverse=True)
+
+
+def restore(directory: pathlib.Path, like: Any) -> tuple[int, Any] | None:
+    """The newest whole checkpoint, or None.
+
+    Damaged checkpoints are reported and passed over.
+
+    Args:
+        directory: the run's ``checkpoints``.
+        like: ``round -> tree`` of arrays with the shapes, types and shardings to restore to.
+    """
+    for round_ in rounds(directory):
+        path = directory / str(round_)
+        problem = _problem(path)
+        if problem is None:
+            target = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), like(round_)
+            )
+            try:
+                with ocp.StandardCheckpointer() as checkpointer:
+                    return round_, checkpointer.restore(path.absolute(), target)
+            except (ValueError, KeyError, OSError) as error:
+                raise ValueError(
+                    f"checkpoint {str(path)!r} does not fit this configuration or version: "
+                    f"{str(error).splitlines()[0]} Delete the directory to start again."
+                ) from error
+        _log.warning("Checkpoint %s is damaged (%s); trying the one before it.", path, problem)
+    return None
+
+
+def _seal(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(path.name + ".json")
+
+
+def _digest(path: pathlib.Path) -> dict[str, str]:
+    files = sorted(p for p in path.rglob("*") if p.is_file())
+    return {
+        str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files
+    }
+
+
+def _problem(path: pathlib.Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
+    try:
+        seal = json.loads(_seal(path).read_text())
+        expected = seal["files"]
+    except (OSError, ValueError, KeyError):
+        return "its digest cannot be read"
+    if seal.get("format") != FORMAT:
+        return f"its format is {seal.get('format')}, this version reads {FORMAT}"
+    found = _digest(path) if path.is_dir() else {}
+    wrong = sorted(name for name in expected if found.get(name) != expected[name])
+    return f"{wrong[0]} is missing or changed" if wrong else None

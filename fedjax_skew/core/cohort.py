@@ -1,0 +1,55 @@
+"""Who trains in a round, in which order, on which device."""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew.core.local import Item
+from fedjax_skew.core.shuffle import permute
+
+
+def sample_cohort(keys: jax.Array, num_clients: int, cohort_size: int) -> jax.Array:
+    """Distinct client numbers ``[S, M]``, drawn uniformly for each of the keys ``[S]``."""
+    if cohort_size == num_clients:
+        return jnp.tile(jnp.arange(num_clients, dtype=jnp.int32), (keys.shape[0], 1))
+    positions = jnp.arange(cohort_size)
+    return jax.vmap(lambda key: permute(key, positions, num_clients))(keys)
+
+
+def schedule(
+    cohort: jax.Array, num_steps: jax.Array, num_devices: int, clients_per_chunk: int
+) -> tuple[Item, jax.Array, jax.Array]:
+    """Sorts all clients of all seeds by work and deals them to devices and chunks.
+
+    Clients of similar work share a chunk, so the chunk's common trip count wastes little; devices
+    are dealt to in a snake, so their totals are close.
+
+    Args:
+        cohort: int32 ``[S, M]`` client numbers.
+        num_steps: int32 ``[S, M]`` local steps.
+        num_devices: D.
+        clients_per_chunk: upper bound of the chunk size c.
+
+    Returns:
+        Items ``[D, R, c]``, their flat positions ``[D, R, c]`` in the cohort (``S * M`` for padding),
+        and the place ``[S * M]`` of each cohort member in the flattened items.
+    """
+    num_seeds, size = cohort.shape
+    total = num_seeds * size
+    rows = -(-total // num_devices)
+    chunk = min(clients_per_chunk, rows)
+    rows = -(-rows // chunk) * chunk
+    padded = rows * num_devices
+
+    by_work = jnp.argsort(-num_steps.reshape(-1), stable=True).astype(jnp.int32)
+    by_work = jnp.pad(by_work, (0, padded - total), constant_values=total)
+    dealt = by_work.reshape(rows, num_devices)
+    snake = jnp.where(jnp.arange(rows)[:, None] % 2 == 0, dealt, dealt[:, ::-1])
+    slots = snake.T.reshape(num_devices, rows // chunk, chunk)
+
+    def pick(values, fill):
+        return jnp.append(values.reshape(-1), fill)[slots]
+
+    seeds = jnp.repeat(jnp.arange(num_seeds, dtype=jnp.int32), size)
+    items = Item(pick(seeds, 0), pick(cohort, 0), pick(num_steps, 0))
+    places = jnp.zeros(total + 1, jnp.int32).at[slots.reshape(-1)].set(jnp.arange(padded))
+    return items, slots, places[:total]

@@ -1,0 +1,150 @@
+"""Evaluation on a whole test set: padded, jitted, sharded over devices.
+
+Everything is derived from confusion matrices ``[S, C, C]`` (rows are the true classes), so that any
+metric can be computed afterwards without running a model again.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from fedjax_skew.core.keys import Stream, stream_keys
+from fedjax_skew.core.local import Broadcast, Item, make_client
+from fedjax_skew.core.round import RoundWork, State
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods.base import Evaluation, PyTree
+
+
+class TestSet(NamedTuple):
+    """Samples in batches ``[D, n, B, ...]``, padded; ``where`` marks the real ones."""
+
+    x: jax.Array
+    labels: jax.Array
+    where: jax.Array
+
+
+class Scores(NamedTuple):
+    """Confusion counts ``[..., C, C]`` and the mean cross-entropy ``[...]``."""
+
+    confusion: jax.Array
+    loss: jax.Array
+
+
+def batches(x: np.ndarray, labels: np.ndarray, batch_size: int, num_devices: int) -> TestSet:
+    """Cuts a set into equal batches for every device (numpy, on the host)."""
+    size = min(batch_size, -(-len(x) // num_devices))
+    count = -(-len(x) // (size * num_devices))
+    padded = size * num_devices * count
+
+    def cut(a):
+        a = np.concatenate([a, np.zeros((padded - len(a), *a.shape[1:]), a.dtype)])
+        return a.reshape(num_devices, count, size, *a.shape[1:])
+
+    return TestSet(cut(x), cut(labels.astype(np.int32)), cut(np.ones(len(x), bool)))
+
+
+def evaluate(
+    work: RoundWork,
+    state: State,
+    data: FederatedData,
+    keys: jax.Array,
+    sets: tuple[TestSet, ...],
+    final: jax.Array,
+) -> tuple[Scores, ...]:
+    """Scores ``[S, ...]`` of the method's evaluated model on each of the sets."""
+    evaluated = _evaluated(work, state, data, keys, final)
+    return tuple(_score(work, evaluated, test) for test in sets)
+
+
+def evaluate_clients(
+    work: RoundWork, state: State, test: TestSet, clients: jax.Array
+) -> Scores:
+    """Scores ``[S, k, ...]`` of the own models of the clients ``[k]``."""
+
+    def own(params, stats, kept):
+        rows = jax.tree.map(lambda a: a[clients], kept.method)
+        return jax.vmap(work.local.method.personal, in_axes=(None, None, 0))(params, stats, rows)
+
+    models = jax.vmap(own)(state.params, state.stats, state.kept)
+    flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
+    scores = _score(work, flat, test, plain=True)
+    num = clients.shape[0]
+    return jax.tree.map(lambda a: a.reshape(-1, num, *a.shape[1:]), scores)
+
+
+def _evaluated(work, state: State, data, keys, final) -> PyTree:
+    method, facts = work.local.method, work.local.facts
+    if method.evaluated is None:
+        return state.params, state.stats
+    eval_keys = stream_keys(keys, Stream.EVALUATE, state.round)
+    client_keys = stream_keys(keys, Stream.CLIENT, state.round)
+
+    def one_seed(args):
+        seed, params, stats, server, key, client_key = args
+        sent = Broadcast(params, stats, server, jnp.float32(0), client_key)
+
+        def sum_clients(fn):
+            def at(k):
+                size = data.offsets[seed, k + 1] - data.offsets[seed, k]
+                item = Item(seed, k, jnp.int32(0))
+                trips = -(-size // facts.batch_size)
+                return fn(make_client(work.local, data, sent, None, item, state.round, trips))
+
+            zero = jax.tree.map(
+                lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(at, jnp.int32(0))
+            )
+            return jax.lax.fori_loop(
+                0, facts.num_clients, lambda k, acc: jax.tree.map(jnp.add, acc, at(k)), zero
+            )
+
+        return method.evaluated(
+            Evaluation(
+                facts, work.local.model, params, stats, server, key, sum_clients, final
+            )
+        )
+
+    seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
+    return jax.lax.map(
+        one_seed, (seeds, state.params, state.stats, state.server, eval_keys, client_keys)
+    )
+
+
+def _score(work: RoundWork, evaluated: PyTree, test: TestSet, plain: bool = False) -> Scores:
+    """Scores of stacked models ``[S, ...]``; ``plain`` ignores the method's own prediction."""
+    model, predict = work.local.model, work.local.method.predict
+    num_classes = work.local.facts.num_classes
+
+    def forward(one, x):
+        if predict is None or plain:
+            return model.apply(*one, x)[0]
+        return predict(model, one, x)
+
+    def on_device(evaluated, test):
+        test = jax.tree.map(lambda a: a[0], test)
+
+        def batch(one, carry, rows):
+            logits = forward(one, rows.x).logits.astype(jnp.float32)
+            guess = jnp.argmax(logits, -1)
+            pair = jnp.where(
+                rows.where, rows.labels * num_classes + guess, num_classes * num_classes
+            )
+            counts = jnp.bincount(pair, length=num_classes * num_classes + 1)[:-1]
+            loss = jnp.where(rows.where, cross_entropy(logits, rows.labels), 0.0)
+            return (carry[0] + counts, carry[1] + jnp.sum(loss)), None
+
+        def one_model(one):
+            init = jnp.zeros(num_classes * num_classes, jnp.int32), jnp.float32(0)
+            return jax.lax.scan(functools.partial(batch, one), init, test)[0]
+
+        counts, loss = jax.lax.map(one_model, evaluated)
+        return jax.lax.psum((counts, loss, jnp.sum(test.where)), "clients")
+
+    counts, loss, total = jax.shard_map(
+        on_device, mesh=work.mesh, in_specs=(P(), P("clients")), out_specs=P(), check_vma=False
+    )(evaluated, test)
+    return Scores(counts.reshape(-1, num_classes, num_classes), loss / total)

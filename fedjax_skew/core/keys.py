@@ -1,0 +1,30 @@
+"""Named streams of randomness: every draw is a function of (seed, stream, round)."""
+
+import enum
+
+import jax
+
+
+class Stream(enum.IntEnum):
+    """What a key is used for; streams never share numbers."""
+
+    INIT = 0
+    METHOD = 1
+    COHORT = 2
+    CLIENT = 3
+    SERVER = 4
+    EVALUATE = 5
+
+
+def seed_keys(seeds: jax.Array) -> jax.Array:
+    """One key for each of the seeds ``[S]``."""
+    return jax.vmap(jax.random.key)(seeds)
+
+
+def stream_keys(keys: jax.Array, stream: Stream, round_: jax.Array | int = 0) -> jax.Array:
+    """Keys ``[S]`` of one stream in one round."""
+
+    def fold(key):
+        return jax.random.fold_in(jax.random.fold_in(key, int(stream)), round_)
+
+    return jax.vmap(fold)(keys)

@@ -1,0 +1,336 @@
+"""Local training of one client; the round gives it a client axis with ``vmap``.
+
+Clients of a chunk share one trip count, the largest of their steps. A client that has finished, and
+a row that is padding, changes nothing: not the parameters, not momentum, not running statistics.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_skew import trees
+from fedjax_skew.core.shuffle import permute
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods.base import (
+    Aux,
+    Batch,
+    Client,
+    Facts,
+    LocalResult,
+    Method,
+    PyTree,
+    Step,
+    StepResult,
+    Upload,
+    View,
+)
+from fedjax_skew.models.functional import Model
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalWork:
+    """How a client trains, the same for all clients.
+
+    Attributes:
+        facts: the run's constants.
+        model: the model's pure functions.
+        method: what differs from FedAvg.
+        optimizer: optax transformation without the learning rate.
+        local_epochs: passes over the client's data, or 0.
+        local_steps: steps, or 0; exactly one of the two is positive.
+        drop_last: leave the partial last batch of an epoch out.
+        augment: ``(x uint8, key) -> x`` on one batch.
+        keep_momentum: clients keep the optimiser's state between rounds.
+        skip_nonfinite: a client whose result is not finite does not take part.
+    """
+
+    facts: Facts
+    model: Model
+    method: Method
+    optimizer: optax.GradientTransformation
+    local_epochs: int
+    local_steps: int
+    drop_last: bool
+    augment: Callable[[jax.Array, jax.Array], jax.Array]
+    keep_momentum: bool
+    skip_nonfinite: bool
+
+    def batches_per_epoch(self, num_samples: jax.Array) -> jax.Array:
+        """Batches in one pass over ``num_samples`` samples, at least one."""
+        size = self.facts.batch_size
+        full = num_samples // size if self.drop_last else -(-num_samples // size)
+        return jnp.maximum(full, 1)
+
+    def num_steps(self, num_samples: jax.Array) -> jax.Array:
+        """Local steps of a client with ``num_samples`` samples."""
+        if self.local_steps:
+            return jnp.full_like(num_samples, self.local_steps)
+        batches = self.local_epochs * self.batches_per_epoch(num_samples)
+        return -(-batches // self.method.num_batches)
+
+    def samples_used(self, num_samples: jax.Array) -> jax.Array:
+        """Training samples such a client goes through in one round."""
+        per_epoch = self.batches_per_epoch(num_samples)
+        size = self.facts.batch_size
+        whole = jnp.minimum(per_epoch * size, num_samples)
+        batches = self.num_steps(num_samples) * self.method.num_batches
+        rest = jnp.minimum(batches % per_epoch * size, whole)
+        return batches // per_epoch * whole + rest
+
+
+class Kept(NamedTuple):
+    """What a client keeps between rounds: the method's state and the optimiser's."""
+
+    method: PyTree
+    optimizer: PyTree
+
+
+class Broadcast(NamedTuple):
+    """What every client of one seed receives."""
+
+    params: PyTree
+    stats: PyTree
+    server: PyTree
+    lr: jax.Array
+    key: jax.Array
+
+
+class Item(NamedTuple):
+    """One client of one seed in the cohort; ``num_steps == 0`` marks padding."""
+
+    seed: jax.Array
+    client: jax.Array
+    num_steps: jax.Array
+
+
+class Trips(NamedTuple):
+    """Loop bounds shared by the clients of a chunk: local steps, and batches of one pass."""
+
+    steps: jax.Array
+    batches: jax.Array
+
+
+class ClientReport(NamedTuple):
+    """Numbers about one client's training."""
+
+    loss: jax.Array
+    delta_norm: jax.Array
+    finite: jax.Array
+    num_samples: jax.Array
+    num_steps: jax.Array
+
+
+class ClientOutput(NamedTuple):
+    """What the round gets from one client."""
+
+    delta: PyTree
+    params: PyTree
+    stats: PyTree
+    weight: jax.Array
+    kept: Kept
+    upload: Upload
+    report: ClientReport
+
+
+def make_client(
+    work: LocalWork,
+    data: FederatedData,
+    broadcast: Broadcast,
+    kept: PyTree,
+    item: Item,
+    round_: jax.Array,
+    batch_trips: jax.Array,
+) -> Client:
+    """The client's view of a round; ``batch_trips`` bounds its loops over the data."""
+    counts = data.class_counts[item.seed, item.client]
+    offset = data.offsets[item.seed, item.client]
+    num_samples = data.offsets[item.seed, item.client + 1] - offset
+    size = work.facts.batch_size
+
+    def fold(fn, init):
+        def body(b, carry):
+            position = b * size + jnp.arange(size)
+            where = position < num_samples
+            ids = data.order[item.seed, offset + jnp.minimum(position, num_samples - 1)]
+            new = fn(carry, Batch(data.x[ids], data.labels[ids], where))
+            return trees.select(b * size < num_samples, new, carry)
+
+        return jax.lax.fori_loop(0, batch_trips, body, init)
+
+    def sample_class(key, c, size):
+        first = jnp.cumsum(counts)[c] - counts[c]
+        draw = jax.random.randint(key, (size,), 0, jnp.maximum(counts[c], 1))
+        ids = data.order[item.seed, offset + jnp.minimum(first + draw, num_samples - 1)]
+        return Batch(data.x[ids], data.labels[ids], jnp.broadcast_to(counts[c] > 0, (size,)))
+
+    return Client(
+        facts=work.facts,
+        model=work.model,
+        params=broadcast.params,
+        stats=broadcast.stats,
+        id=item.client,
+        class_counts=counts.astype(jnp.float32),
+        num_samples=num_samples.astype(jnp.float32),
+        num_steps=item.num_steps,
+        round=round_,
+        lr=broadcast.lr,
+        key=jax.random.fold_in(broadcast.key, item.client),
+        kept=kept,
+        server=broadcast.server,
+        fold=fold,
+        sample_class=sample_class,
+    )
+
+
+def train_client(
+    work: LocalWork,
+    data: FederatedData,
+    broadcast: Broadcast,
+    kept: Kept,
+    item: Item,
+    round_: jax.Array,
+    trips: Trips,
+) -> ClientOutput:
+    """Trains one client and gathers what it uploads.
+
+    Args:
+        work: how clients train.
+        data: the federated dataset.
+        broadcast: what the server sent to this client's seed.
+        kept: what this client kept.
+        item: which client, of which seed.
+        round_: int32, from 0.
+        trips: loop bounds shared by the chunk.
+    """
+    method, facts = work.method, work.facts
+    client = make_client(work, data, broadcast, kept.method, item, round_, trips.batches)
+    offset = data.offsets[item.seed, item.client]
+    num_samples = data.offsets[item.seed, item.client + 1] - offset
+    per_epoch = work.batches_per_epoch(num_samples)
+
+    def fetch(index, key):
+        epoch, position = index // per_epoch, index % per_epoch
+        position = position * facts.batch_size + jnp.arange(facts.batch_size)
+        shuffled = permute(client.key, position, num_samples, epoch)
+        ids = data.order[item.seed, offset + shuffled]
+        return Batch(work.augment(data.x[ids], key), data.labels[ids], position < num_samples)
+
+    before = method.before(client) if method.before else None
+    start, start_stats = method.start(client) if method.start else (client.params, client.stats)
+    opt_state = kept.optimizer if work.keep_momentum else work.optimizer.init(start)
+    scratch = method.scratch(client) if method.scratch else None
+    step_key = jax.random.fold_in(client.key, 2**31 - 1)
+
+    def body(t, carry):
+        params, stats, opt_state, scratch, loss = carry
+        key = jax.random.fold_in(step_key, t)
+        batches = tuple(
+            fetch(t * method.num_batches + i, jax.random.fold_in(key, i))
+            for i in range(method.num_batches)
+        )
+        result = local_step(
+            work, client, params, stats, opt_state, scratch, batches, t, per_epoch, key
+        )
+        active = t < item.num_steps
+        new = (result.params, result.aux.stats, result.opt_state, result.scratch)
+        new = trees.select(active, new, (params, stats, opt_state, scratch))
+        return *new, loss + jnp.where(active, result.aux.loss, 0.0)
+
+    init = (start, start_stats, opt_state, scratch, jnp.float32(0))
+    params, stats, opt_state, scratch, loss = jax.lax.fori_loop(0, trips.steps, body, init)
+    result = LocalResult(params, stats, start, scratch, before)
+    loss = loss / jnp.maximum(item.num_steps, 1)
+    return _output(work, client, result, start_stats, kept, opt_state, loss)
+
+
+def local_step(
+    work: LocalWork,
+    client: Client,
+    params: PyTree,
+    stats: PyTree,
+    opt_state: PyTree,
+    scratch: PyTree,
+    batches: tuple[Batch, ...],
+    t: jax.Array,
+    per_epoch: jax.Array,
+    key: jax.Array,
+) -> StepResult:
+    """One step of the method's local rule on the method's objective."""
+    method = work.method
+
+    def objective(params, batch):
+        outputs, new_stats = work.model.apply(
+            params, stats, batch.x, train=True, where=batch.where
+        )
+        view = View(
+            client=client,
+            params=params,
+            outputs=outputs,
+            batch=batch,
+            scratch=scratch,
+            step=t,
+            epoch_start=(t * method.num_batches) % per_epoch < method.num_batches,
+            key=key,
+        )
+        if method.loss:
+            loss = method.loss(view)
+        else:
+            loss = view.mean(cross_entropy(outputs.logits, batch.labels))
+        if method.term:
+            loss = loss + method.term(view)
+        after = method.observe(view) if method.observe else scratch
+        return loss, Aux(loss, new_stats, jax.lax.stop_gradient(after))
+
+    def grad(params, batch):
+        return jax.grad(objective, has_aux=True)(params, batch)
+
+    def descend(params, gradient, opt_state):
+        if method.correct:
+            gradient = method.correct(gradient, params, client)
+        updates, opt_state = work.optimizer.update(gradient, opt_state, params)
+        return jax.tree.map(lambda p, u: p - client.lr * u, params, updates), opt_state
+
+    if method.step:
+        return method.step(
+            Step(client, params, opt_state, batches, scratch, key, grad, descend)
+        )
+    gradient, aux = grad(params, batches[0])
+    params, opt_state = descend(params, gradient, opt_state)
+    return StepResult(params, opt_state, aux.scratch, aux)
+
+
+def _output(
+    work: LocalWork,
+    client: Client,
+    result: LocalResult,
+    start_stats: PyTree,
+    kept: Kept,
+    opt_state: PyTree,
+    loss: jax.Array,
+) -> ClientOutput:
+    method = work.method
+    real = client.num_steps > 0
+    upload = method.finish(client, result) if method.finish else Upload()
+    weight = method.weight(client, result) if method.weight else client.num_samples
+    delta = trees.subtract(result.params, result.start)
+    norm = trees.norm(delta)
+    finite = jnp.isfinite(norm) & jnp.isfinite(loss) | ~real
+    use = real & finite if work.skip_nonfinite else real
+    method_kept = kept.method if upload.kept is None else trees.select(use, upload.kept, kept.method)
+    opt_kept = trees.select(use, opt_state, kept.optimizer) if work.keep_momentum else kept.optimizer
+    zero = trees.zeros((delta, upload.summed, upload.stacked))
+    delta, summed, stacked = trees.select(use, (delta, upload.summed, upload.stacked), zero)
+    return ClientOutput(
+        delta=delta,
+        params=trees.select(use, result.params, result.start),
+        stats=trees.select(use, result.stats, start_stats),
+        weight=jnp.where(use, weight, 0.0),
+        kept=Kept(method_kept, opt_kept),
+        upload=Upload(None, stacked, summed),
+        report=ClientReport(loss, norm, finite, client.num_samples, client.num_steps),
+    )

@@ -1,0 +1,283 @@
+"""From a configuration to arrays and pure functions."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+
+from fedjax_skew import models, trees
+from fedjax_skew.config import check
+from fedjax_skew.core.keys import Stream, seed_keys, stream_keys
+from fedjax_skew.core.local import Kept, LocalWork
+from fedjax_skew.core.mesh import client_mesh
+from fedjax_skew.core.round import RoundWork, State
+from fedjax_skew.data import augment, source
+from fedjax_skew.data.federated import FederatedData, federate
+from fedjax_skew.data.partition import Partition, partition
+from fedjax_skew.methods import Method, compose
+from fedjax_skew.methods.base import Facts, Setup
+from fedjax_skew.methods.fedbn import local_statistics
+from fedjax_skew.models.functional import Model, from_module, normalizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A stretch of rounds with one method and one model; ``last`` is exclusive."""
+
+    method: Method
+    model: Model
+    work: RoundWork
+    first: int
+    last: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A checked configuration, its data on the host, and its phases."""
+
+    config: ml_collections.ConfigDict
+    dataset: source.Dataset
+    partitions: tuple[Partition, ...]
+    data: FederatedData
+    seeds: tuple[int, ...]
+    phases: tuple[Phase, ...]
+
+    @property
+    def facts(self) -> Facts:
+        """The run's constants."""
+        return self.phases[0].work.local.facts
+
+    @property
+    def keys(self) -> jax.Array:
+        """One PRNG key a seed ``[S]``."""
+        return seed_keys(jnp.asarray(self.seeds, jnp.uint32))
+
+    def phase_of(self, round_: int) -> Phase:
+        """The phase that runs round ``round_``."""
+        return next(p for p in self.phases if round_ < p.last)
+
+
+def build(config: ml_collections.ConfigDict) -> Problem:
+    """Checks the configuration, loads and divides the data, and makes the pure functions."""
+    method = check(config)
+    dataset = load_dataset(config)
+    seeds = tuple(range(config.seed, config.seed + config.num_seeds))
+    partitions = tuple(divide(config, dataset, seed) for seed in seeds)
+    other = config.server_data.unlabelled_dataset
+    unlabelled = _unlabelled(other, config, dataset) if method.unlabelled and other else None
+    data = federate(dataset.x_train, dataset.y_train, partitions, unlabelled)
+    num_clients = partitions[0].class_counts.shape[0]
+    facts = Facts(
+        num_clients=num_clients,
+        num_classes=dataset.num_classes,
+        cohort_size=max(1, round(num_clients * config.participation)),
+        rounds=config.rounds,
+        batch_size=config.batch_size,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )
+    if config.batch_norm == "local":
+        method = compose([method, local_statistics()])
+    phases = _phases(config, facts, method, make_model(config, dataset, method))
+    return Problem(config, dataset, partitions, data, seeds, phases)
+
+
+def load_dataset(config: ml_collections.ConfigDict, name: str = "") -> source.Dataset:
+    """The dataset a configuration names (or ``name`` in its place)."""
+    options: dict[str, Any] = {}
+    name = name or config.dataset.name
+    if name.startswith("synthetic"):
+        options["num_clients"] = config.num_clients
+    if config.dataset.image_size:
+        options["image_size"] = config.dataset.image_size
+    return source.load(
+        name,
+        data_dir=config.dataset.data_dir or None,
+        path=config.dataset.path or None,
+        seed=config.dataset.seed,
+        **options,
+    )
+
+
+def divide(config: ml_collections.ConfigDict, dataset: source.Dataset, seed: int) -> Partition:
+    """The partition of one seed."""
+    server = config.server_data
+    return partition(
+        config.partition,
+        dataset.y_train,
+        num_clients=config.num_clients,
+        num_classes=dataset.num_classes,
+        seed=seed,
+        client_ids=dataset.client_ids,
+        labelled=server.labelled,
+        unlabelled=0.0 if server.unlabelled_dataset else server.unlabelled,
+    )
+
+
+def make_model(
+    config: ml_collections.ConfigDict, dataset: source.Dataset, method: Method
+) -> Model:
+    """The configured model with what the method needs of it."""
+    dtype = jnp.dtype(config.compute_dtype)
+    module = models.build(
+        config.model,
+        dataset.num_classes,
+        projection=method.projection,
+        head_bias=method.head_bias,
+        norm="group" if config.batch_norm == "group" else "batch",
+        conv=config.conv,
+        dtype=dtype,
+        remat=config.remat,
+    )
+    return from_module(module, normalizer(dataset.mean, dataset.std, dtype))
+
+
+def make_schedule(config: ml_collections.ConfigDict) -> Callable[[jax.Array], jax.Array]:
+    """``round -> client learning rate``."""
+    lr, rounds = config.client_lr, config.rounds
+    if config.lr_schedule == "exponential":
+        return optax.exponential_decay(lr, 1, config.lr_decay)
+    if config.lr_schedule == "cosine":
+        return optax.cosine_decay_schedule(lr, rounds)
+    if config.lr_schedule == "step":
+        scales = {int(f * rounds): config.lr_decay for f in config.lr_milestones}
+        return optax.piecewise_constant_schedule(lr, scales)
+    return optax.constant_schedule(lr)
+
+
+def make_optimizer(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
+    """SGD without the learning rate, which changes by round: clip, decay, momentum."""
+    parts = []
+    if config.clip_norm:
+        parts.append(optax.clip_by_global_norm(config.clip_norm))
+    if config.weight_decay:
+        parts.append(optax.add_decayed_weights(config.weight_decay))
+    if config.momentum:
+        parts.append(optax.trace(config.momentum))
+    return optax.chain(*parts)
+
+
+def initial_state(problem: Problem) -> State:
+    """State before the first round; seeds differ in everything that is random."""
+    phase = problem.phases[0]
+    model_keys = stream_keys(problem.keys, Stream.INIT)
+    sample = jnp.asarray(problem.dataset.x_train[:1])
+    params, stats = jax.jit(jax.vmap(lambda key: phase.model.init(key, sample)))(model_keys)
+    return phase_state(problem, phase, params, stats)
+
+
+def phase_state(problem: Problem, phase: Phase, params: Any, stats: Any) -> State:
+    """The state of a phase that starts from given models ``[S, ...]``."""
+    method, facts = phase.method, problem.facts
+    states = [
+        method.init(setup) if method.init else None
+        for setup in setups(problem, phase, params, stats)
+    ]
+    server = trees.stack([s.server for s in states]) if method.init else None
+    kept = trees.stack([s.kept for s in states]) if method.init else None
+    momentum = None
+    if phase.work.local.keep_momentum:
+        momentum = jax.vmap(phase.work.local.optimizer.init)(params)
+
+    def per_client(leaf):
+        shape = (leaf.shape[0], facts.num_clients, *leaf.shape[1:])
+        return jnp.broadcast_to(leaf[:, None], shape).copy()
+
+    kept = jax.tree.map(per_client, Kept(kept, momentum))
+    return State(params, stats, server, kept, jnp.int32(phase.first))
+
+
+def setups(problem: Problem, phase: Phase, params: Any, stats: Any) -> list[Setup]:
+    """What a method's ``init`` sees, a seed at a time."""
+    keys = stream_keys(problem.keys, Stream.METHOD, phase.first)
+    return [
+        Setup(
+            facts=problem.facts,
+            model=phase.model,
+            params=trees.index(params, s),
+            stats=trees.index(stats, s),
+            class_counts=problem.partitions[s].class_counts,
+            key=keys[s],
+        )
+        for s in range(len(problem.seeds))
+    ]
+
+
+def next_phase(problem: Problem, ended: Phase, state: State) -> State:
+    """Carries a state over the border between two phases."""
+    phase = problem.phases[problem.phases.index(ended) + 1]
+    made = [
+        ended.method.then.transition(
+            setup,
+            setup.params,
+            setup.stats,
+            trees.index(state.server, s),
+        )
+        for s, setup in enumerate(setups(problem, ended, state.params, state.stats))
+    ]
+    return phase_state(problem, phase, trees.stack([p for p, _ in made]), trees.stack([s for _, s in made]))
+
+
+def fingerprint(tree: Any) -> str:
+    """A hash of all values of a pytree."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _phases(config, facts, method, model) -> tuple[Phase, ...]:
+    phases, first = [], 0
+    while True:
+        then = method.then
+        last = config.rounds if then is None else first + then.rounds
+        phases.append(Phase(method, model, _work(config, facts, method, model), first, last))
+        if then is None:
+            return tuple(phases)
+        first, method, model = last, then.method, then.model(model)
+
+
+def _work(config, facts: Facts, method: Method, model: Model) -> RoundWork:
+    local = LocalWork(
+        facts=facts,
+        model=model,
+        method=method,
+        optimizer=make_optimizer(config),
+        local_epochs=config.local_epochs,
+        local_steps=config.local_steps,
+        drop_last=config.drop_last,
+        augment=lambda x, key: augment.augment(config.augment, x, key),
+        keep_momentum=config.keep_momentum and config.momentum > 0,
+        skip_nonfinite=config.on_nonfinite == "skip",
+    )
+    return RoundWork(
+        local=local,
+        mesh=client_mesh(config.num_devices),
+        clients_per_chunk=config.clients_per_chunk or _auto_chunk(config),
+        schedule=make_schedule(config),
+        stop_nonfinite=config.on_nonfinite == "stop",
+    )
+
+
+def _auto_chunk(config: ml_collections.ConfigDict) -> int:
+    """Clients per chunk that measured best: a CPU core's cache is small, an accelerator is wide."""
+    if jax.default_backend() != "cpu":
+        return 16
+    return {"logistic": 32, "mlp": 4}.get(config.model, 2)
+
+
+def _unlabelled(name: str, config, dataset: source.Dataset) -> np.ndarray:
+    other = load_dataset(config, name).x_train
+    if other.shape[1:] != dataset.x_train.shape[1:]:
+        raise ValueError(
+            f"server_data.unlabelled_dataset={name!r} has samples of shape {other.shape[1:]}, but "
+            f"{dataset.name} has {dataset.x_train.shape[1:]}; they must be equal."
+        )
+    return other

@@ -1,0 +1,366 @@
+"""One round as a pure function, and many rounds as one program.
+
+    key -> cohort -> local training (vmap over a chunk, scan over chunks, shard_map over devices)
+        -> weighted reduction (psum) -> server rule -> next state
+
+Sums are reduced chunk by chunk, so memory is O(chunk) unless a method asks for every client model.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from fedjax_skew import trees
+from fedjax_skew.core.cohort import sample_cohort, schedule
+from fedjax_skew.core.keys import Stream, stream_keys
+from fedjax_skew.core.local import (
+    Broadcast,
+    ClientOutput,
+    Item,
+    Kept,
+    LocalWork,
+    Trips,
+    train_client,
+)
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.methods.base import PyTree, Round, average
+
+_NAMED_CLIENTS = 8
+
+
+class State(NamedTuple):
+    """Everything a run carries from round to round.
+
+    Attributes:
+        params: global parameters ``[S, ...]``.
+        stats: running statistics ``[S, ...]``.
+        server: the method's server state ``[S, ...]``.
+        kept: the clients' kept state ``[S, K, ...]``.
+        round: int32, rounds done.
+    """
+
+    params: PyTree
+    stats: PyTree
+    server: PyTree
+    kept: Kept
+    round: jax.Array
+
+
+class RoundReport(NamedTuple):
+    """Numbers about one round, ``[S]`` unless said.
+
+    Attributes:
+        loss: mean local objective over the cohort, weighted by samples.
+        update_norm: mean norm of the clients' updates.
+        mean_update_norm: norm of the mean update.
+        cosine: mean cosine between a client's update and the mean update.
+        nonfinite: number of clients with a non-finite result.
+        bad_clients: ``[S, 8]`` their numbers, -1 for none.
+        params_finite: whether the new global parameters are finite.
+        useful_steps: ``[]`` local steps that clients needed.
+        executed_steps: ``[]`` local steps that were computed.
+        samples: ``[]`` training samples that were used.
+    """
+
+    loss: jax.Array
+    update_norm: jax.Array
+    mean_update_norm: jax.Array
+    cosine: jax.Array
+    nonfinite: jax.Array
+    bad_clients: jax.Array
+    params_finite: jax.Array
+    useful_steps: jax.Array
+    executed_steps: jax.Array
+    samples: jax.Array
+
+
+class Sums(NamedTuple):
+    """What is reduced over clients, ``[S, ...]``: weighted, except ``summed`` and ``unit``."""
+
+    delta: PyTree
+    stats: PyTree
+    weight: jax.Array
+    summed: PyTree
+    unit: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundWork:
+    """How rounds run.
+
+    Attributes:
+        local: how clients train.
+        mesh: devices, with one axis ``clients``.
+        clients_per_chunk: clients trained together on a device.
+        schedule: ``round -> client learning rate``.
+        stop_nonfinite: leave the loop over rounds when a result is not finite.
+    """
+
+    local: LocalWork
+    mesh: Mesh
+    clients_per_chunk: int
+    schedule: Callable[[jax.Array], jax.Array]
+    stop_nonfinite: bool = True
+
+
+def run_rounds(
+    work: RoundWork,
+    length: int,
+    state: State,
+    data: FederatedData,
+    keys: jax.Array,
+    until: jax.Array,
+) -> tuple[State, RoundReport]:
+    """Runs rounds up to ``until`` (at most ``length`` of them) in one program.
+
+    Args:
+        work: how rounds run.
+        length: size of the report's leading axis.
+        state: where to go on.
+        data: the federated dataset.
+        keys: one PRNG key a seed ``[S]``.
+        until: int32, number of the first round that is not run.
+
+    Returns:
+        The new state, and reports ``[length, ...]`` of which the first ``until - state.round`` (or up
+        to the first non-finite round) are filled.
+    """
+    first = state.round
+    one_round = jax.jit(functools.partial(run_round, work))
+    report = jax.eval_shape(one_round, state, data, keys)[1]
+    buffers = jax.tree.map(lambda r: jnp.zeros((length, *r.shape), r.dtype), report)
+
+    def unfinished(carry):
+        state, _, fine = carry
+        return (state.round < until) & fine
+
+    def body(carry):
+        state, buffers, fine = carry
+        new, report = one_round(state, data, keys)
+        buffers = jax.tree.map(lambda b, r: b.at[state.round - first].set(r), buffers, report)
+        if work.stop_nonfinite:
+            fine = jnp.all(report.params_finite) & (jnp.sum(report.nonfinite) == 0)
+        return new, buffers, fine
+
+    state, buffers, _ = jax.lax.while_loop(
+        unfinished, body, (state, buffers, jnp.bool_(True))
+    )
+    return state, buffers
+
+
+def run_round(
+    work: RoundWork, state: State, data: FederatedData, keys: jax.Array
+) -> tuple[State, RoundReport]:
+    """One round for all seeds: draws the cohort, trains it, updates the server."""
+    facts = work.local.facts
+    cohort_keys = stream_keys(keys, Stream.COHORT, state.round)
+    cohort = sample_cohort(cohort_keys, facts.num_clients, facts.cohort_size)
+    rows = jnp.arange(keys.shape[0])[:, None]
+    kept = jax.tree.map(lambda k: k[rows, cohort], state.kept)
+    model_state, kept, report = run_cohort(work, state._replace(kept=kept), data, keys, cohort)
+    kept = jax.tree.map(lambda k, new: k.at[rows, cohort].set(new), state.kept, kept)
+    return model_state._replace(kept=kept), report
+
+
+def run_cohort(
+    work: RoundWork, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
+) -> tuple[State, Kept, RoundReport]:
+    """Trains the clients ``cohort [S, M]``; ``state.kept`` holds their rows ``[S, M, ...]``."""
+    local = work.local
+    num_seeds, size = cohort.shape
+    devices = work.mesh.devices.size
+    rows = jnp.arange(num_seeds)[:, None]
+    num_samples = data.offsets[rows, cohort + 1] - data.offsets[rows, cohort]
+    steps = local.num_steps(num_samples)
+    items, slots, places = schedule(cohort, steps, devices, work.clients_per_chunk)
+    lr = jnp.asarray(work.schedule(state.round), jnp.float32)
+    broadcast = Broadcast(
+        state.params,
+        state.stats,
+        state.server,
+        jnp.broadcast_to(lr, (num_seeds,)),
+        stream_keys(keys, Stream.CLIENT, state.round),
+    )
+    flat = jax.tree.map(lambda k: k.reshape(num_seeds * size, *k.shape[2:]), state.kept)
+    kept = jax.tree.map(lambda k: k[jnp.minimum(slots, num_seeds * size - 1)], flat)
+
+    train = jax.shard_map(
+        functools.partial(_train_device, local),
+        mesh=work.mesh,
+        in_specs=(P("clients"), P("clients"), P(), P(), P()),
+        out_specs=(P(), P("clients"), P()),
+        check_vma=False,
+    )
+    sums, outs, executed = train(items, kept, broadcast, data, state.round)
+    outs = jax.tree.map(
+        lambda o: o.reshape(-1, *o.shape[3:])[places].reshape(num_seeds, size, *o.shape[3:]), outs
+    )
+    params, stats, server = _server_step(work, state, data, keys, cohort, lr, sums, outs)
+    samples = jnp.sum(local.samples_used(num_samples))
+    report = _report(cohort, outs.report, sums, params, steps, executed, samples)
+    new = State(params, stats, server, state.kept, state.round + 1)
+    return new, outs.kept, report
+
+
+def _train_device(
+    local: LocalWork,
+    items: Item,
+    kept: Kept,
+    broadcast: Broadcast,
+    data: FederatedData,
+    round_: jax.Array,
+) -> tuple[Sums, ClientOutput, jax.Array]:
+    """Trains one device's clients; leading axes ``[1, R, c]`` of ``items`` and ``kept``."""
+    num_seeds = broadcast.lr.shape[0]
+    items, kept = jax.tree.map(lambda a: a[0], (items, kept))
+    if num_seeds == 1:
+        one, axis = jax.tree.map(lambda a: a[0], broadcast), None
+    else:
+        one, axis = broadcast, 0
+
+    @jax.jit  # Traced once although its shapes are asked for before it is used.
+    def train(items, kept):
+        """Clients of one chunk ``[c]``."""
+        sizes = data.offsets[items.seed, items.client + 1] - data.offsets[items.seed, items.client]
+        passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.facts.batch_size)
+        trips = Trips(jnp.max(items.num_steps), jnp.max(passes))
+        sent = one if axis is None else jax.tree.map(lambda a: a[items.seed], one)
+        fn = functools.partial(train_client, local, data)
+        return jax.vmap(fn, in_axes=(axis, 0, 0, None, None))(sent, kept, items, round_, trips)
+
+    def reduce_chunk(out, seeds):
+        member = jax.nn.one_hot(seeds, num_seeds, dtype=jnp.float32, axis=0)
+
+        def total(tree, weight):
+            by_seed = member * weight
+            return jax.tree.map(
+                lambda a: jnp.einsum("sc,c...->s...", by_seed, a.astype(jnp.float32),
+                                     precision="highest"), tree)
+
+        ones = jnp.ones_like(out.weight)
+        inverse = 1.0 / jnp.maximum(out.report.delta_norm, 1e-12)
+        inverse = jnp.where(out.weight > 0, inverse, 0.0)
+        return Sums(
+            total(out.delta, out.weight),
+            total(out.stats, out.weight),
+            total(ones, out.weight),
+            total(out.upload.summed, ones),
+            total(out.delta, inverse),
+        )
+
+    def body(sums, chunk):
+        items, kept = chunk
+        out = train(items, kept)
+        sums = jax.tree.map(jnp.add, sums, reduce_chunk(out, items.seed))
+        keep_models = local.method.client_models
+        out = out._replace(
+            delta=None,
+            params=out.params if keep_models else None,
+            stats=out.stats if keep_models else None,
+            upload=out.upload._replace(summed=None),
+        )
+        return sums, (out, jnp.max(items.num_steps) * items.num_steps.shape[0])
+
+    shapes = jax.eval_shape(
+        lambda items, kept: reduce_chunk(train(items, kept), items.seed),
+        *jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (items, kept)),
+    )
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    sums, (outs, executed) = jax.lax.scan(body, zeros, (items, kept))
+    sums, executed = jax.lax.psum((sums, jnp.sum(executed)), "clients")
+    return sums, jax.tree.map(lambda a: a[None], outs), executed
+
+
+def _server_step(
+    work: RoundWork,
+    state: State,
+    data: FederatedData,
+    keys: jax.Array,
+    cohort: jax.Array,
+    lr: jax.Array,
+    sums: Sums,
+    outs: ClientOutput,
+) -> tuple[PyTree, PyTree, PyTree]:
+    method, facts = work.local.method, work.local.facts
+    server_keys = stream_keys(keys, Stream.SERVER, state.round)
+
+    def one_seed(params, stats, server, cohort, sums, outs, key, counts, labelled, unlabelled):
+        total = jnp.maximum(sums.weight, 1e-12)
+        trained = sums.weight > 0
+        mean_stats = jax.tree.map(lambda s: s / total, sums.stats)
+        if jax.tree.structure(mean_stats) == jax.tree.structure(stats):
+            mean_stats = jax.tree.map(lambda m, s: jnp.where(trained, m, s), mean_stats, stats)
+        rnd = Round(
+            facts=facts,
+            model=work.local.model,
+            params=params,
+            stats=stats,
+            mean_delta=jax.tree.map(lambda d: d / total, sums.delta),
+            mean_stats=mean_stats,
+            weights=outs.weight / total,
+            ids=cohort,
+            num_samples=outs.report.num_samples,
+            num_steps=outs.report.num_steps,
+            class_counts=counts[cohort].astype(jnp.float32),
+            stacked=outs.upload.stacked,
+            summed=sums.summed,
+            client_params=outs.params,
+            client_stats=outs.stats,
+            state=server,
+            round=state.round,
+            lr=lr,
+            key=key,
+            labelled=(data.x[labelled], data.labels[labelled]) if method.labelled else None,
+            unlabelled=data.unlabelled_x[unlabelled] if method.unlabelled else None,
+        )
+        if method.absorb:
+            rnd = dataclasses.replace(rnd, state=method.absorb(rnd))
+        return tuple((method.server or average)(rnd))
+
+    return jax.vmap(one_seed)(
+        state.params,
+        state.stats,
+        state.server,
+        cohort,
+        sums,
+        outs,
+        server_keys,
+        data.class_counts,
+        data.labelled,
+        data.unlabelled,
+    )
+
+
+def _report(cohort, clients, sums: Sums, params, steps, executed, samples) -> RoundReport:
+    share = clients.num_samples / jnp.sum(clients.num_samples, -1, keepdims=True)
+    total = jnp.maximum(sums.weight, 1e-12)
+    mean_norm = jax.vmap(trees.norm)(sums.delta) / total
+    along = jax.vmap(
+        lambda u, d: trees.dot(u, d) / jnp.maximum(trees.norm(d), 1e-12)
+    )(sums.unit, sums.delta)
+    bad = ~clients.finite
+    order = jnp.argsort(~bad, axis=-1, stable=True)
+    names = jnp.where(
+        jnp.take_along_axis(bad, order, -1), jnp.take_along_axis(cohort, order, -1), -1
+    )
+    width = max(_NAMED_CLIENTS - names.shape[-1], 0)
+    names = jnp.pad(names, ((0, 0), (0, width)), constant_values=-1)[:, :_NAMED_CLIENTS]
+    finite = jax.tree.map(lambda p: jnp.all(jnp.isfinite(p.reshape(p.shape[0], -1)), -1), params)
+    return RoundReport(
+        loss=jnp.sum(clients.loss * share, -1),
+        update_norm=jnp.mean(clients.delta_norm, -1),
+        mean_update_norm=mean_norm,
+        cosine=along / jnp.maximum(jnp.sum(~bad, -1), 1),
+        nonfinite=jnp.sum(bad, -1),
+        bad_clients=names,
+        params_finite=jnp.all(jnp.stack(jax.tree.leaves(finite)), 0),
+        useful_steps=jnp.sum(steps),
+        executed_steps=executed,
+        samples=samples,
+    )

@@ -1,0 +1,163 @@
+"""The files of a run: written whole or not at all, owned by one process."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from fedjax_skew.config import lookup
+
+# Fields that do not change what is computed, or only how long; all others are fixed by the first
+# command that used the directory.
+MAY_CHANGE = (
+    "rounds",
+    "eval_every",
+    "eval_batch_size",
+    "eval_train",
+    "eval_clients",
+    "group_thresholds",
+    "on_nonfinite",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "tensorboard",
+    "figures",
+    "clients_per_chunk",
+    "num_devices",
+    "state_placement",
+    "dataset.placement",
+    "dataset.data_dir",
+    "dataset.path",
+)
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """Writes a file through a temporary one, so that readers see the old or the new text."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(temporary, path)
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Writes JSON atomically; numbers that are not finite become null."""
+    write_text(path, json.dumps(clean(value), indent=2) + "\n")
+
+
+def read_json(path: pathlib.Path) -> Any:
+    """The content of a JSON file, or None if it is absent or damaged."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def clean(value: Any) -> Any:
+    """Plain JSON types; nan and infinities become None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(k): clean(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+@contextlib.contextmanager
+def owned(workdir: pathlib.Path) -> Iterator[None]:
+    """Holds the run directory; the lock dies with the process, so it is never stale.
+
+    Raises:
+        ValueError: if another process holds it.
+    """
+    workdir.mkdir(parents=True, exist_ok=True)
+    with open(workdir / ".lock", "a+") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            f.seek(0)
+            owner = f.read().strip() or "another process"
+            raise ValueError(
+                f"workdir={str(workdir)!r} is in use by {owner}; wait for it, or choose another."
+            ) from None
+        f.truncate(0)
+        f.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+        f.flush()
+        yield
+
+
+def check_config(workdir: pathlib.Path, config: dict[str, Any]) -> None:
+    """Compares with the configuration the directory was made with, then stores the new one.
+
+    Raises:
+        ValueError: naming the first field that may not change, its old and its new value.
+    """
+    path = workdir / "config.json"
+    config = clean(config)
+    if path.exists():
+        try:
+            old = json.loads(path.read_text())
+        except ValueError:
+            old = config  # A damaged file says nothing; the checkpoint's shapes still protect us.
+        for field in _differences(old, config):
+            free = field in MAY_CHANGE and not (field == "rounds" and _needs_rounds(config))
+            if not free:
+                raise ValueError(
+                    f"{field}={_get(config, field)!r} differs from {_get(old, field)!r}, with which "
+                    f"workdir={str(workdir)!r} was started; use the old value or another workdir."
+                )
+    write_json(path, config)
+
+
+def read_lines(path: pathlib.Path, up_to: int) -> list[dict[str, Any]]:
+    """Lines of ``metrics.jsonl`` up to a round; later or torn ones are removed from the file."""
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_text().splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            break
+        if line["round"] > up_to:
+            break
+        lines.append(line)
+    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+    return lines
+
+
+def append_line(path: pathlib.Path, line: dict[str, Any]) -> dict[str, Any]:
+    """Adds a line to ``metrics.jsonl`` and hands it to the operating system at once."""
+    line = clean(line)
+    with open(path, "a") as f:
+        f.write(json.dumps(line) + "\n")
+        f.flush()
+    return line
+
+
+def _needs_rounds(config: dict[str, Any]) -> bool:
+    return config["lr_schedule"] in ("cosine", "step")
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key in sorted(set(old) | set(new)):
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += _differences(a, b, f"{prefix}{key}.")
+        elif a != b:
+            found.append(prefix + key)
+    return found
+
+
+def _get(config: dict[str, Any], field: str) -> Any:
+    try:
+        return lookup(config, field)
+    except KeyError:
+        return None

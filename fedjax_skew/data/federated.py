@@ -1,0 +1,70 @@
+"""The federated view of a dataset: one copy of the samples and an index table.
+
+Samples are stored once. A client is a slice ``order[offsets[k]:offsets[k + 1]]`` of sample ids,
+sorted by class, so that nothing is copied per client and class ``c`` of a client is a slice too.
+Several seeds share the samples and have one index table each.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from fedjax_skew.data.partition import Partition
+
+Array = jax.Array | np.ndarray
+
+
+class FederatedData(NamedTuple):
+    """Arrays of a federated training set for ``S`` seeds and ``K`` clients.
+
+    Attributes:
+        x: samples ``[N, ...]`` as stored.
+        labels: int32 ``[N]``.
+        order: int32 ``[S, n]``, sample ids sorted by (client, class).
+        offsets: int32 ``[S, K + 1]``.
+        class_counts: int32 ``[S, K, C]``.
+        labelled: int32 ``[S, a]``, ids of the server's labelled samples in ``x``.
+        unlabelled: int32 ``[S, u]``, ids of the server's unlabelled samples in ``unlabelled_x``.
+        unlabelled_x: samples ``[U, ...]``; ``x`` itself unless another dataset was named.
+    """
+
+    x: Array
+    labels: Array
+    order: Array
+    offsets: Array
+    class_counts: Array
+    labelled: Array
+    unlabelled: Array
+    unlabelled_x: Array
+
+
+def federate(
+    x: np.ndarray,
+    labels: np.ndarray,
+    partitions: Sequence[Partition],
+    unlabelled_x: np.ndarray | None = None,
+) -> FederatedData:
+    """Stacks the partitions of several seeds over one dataset (numpy, on the host).
+
+    Partitions may use different numbers of samples; shorter tables are padded with sample 0, which
+    no offset ever reaches.
+    """
+    width = max(len(p.order) for p in partitions)
+    order = np.stack([np.pad(p.order, (0, width - len(p.order))) for p in partitions])
+    labelled = np.stack([p.labelled for p in partitions])
+    if unlabelled_x is None:
+        unlabelled_x, unlabelled = x, np.stack([p.unlabelled for p in partitions])
+    else:
+        unlabelled = np.tile(np.arange(len(unlabelled_x), dtype=np.int32), (len(partitions), 1))
+    return FederatedData(
+        x,
+        labels.astype(np.int32),
+        order.astype(np.int32),
+        np.stack([p.offsets for p in partitions]).astype(np.int32),
+        np.stack([p.class_counts for p in partitions]).astype(np.int32),
+        labelled.astype(np.int32),
+        unlabelled.astype(np.int32),
+        unlabelled_x,
+    )

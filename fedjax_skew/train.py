@@ -1,0 +1,371 @@
+"""``train_and_evaluate``: one run, from a configuration to a directory of results."""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+import signal
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import tqdm
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from fedjax_skew.core import checkpoint, rundir
+from fedjax_skew.core.evaluate import TestSet, batches, evaluate, evaluate_clients
+from fedjax_skew.core.mesh import replicate
+from fedjax_skew.core.problem import (
+    Phase,
+    Problem,
+    build,
+    fingerprint,
+    initial_state,
+    next_phase,
+)
+from fedjax_skew.core.round import RoundReport, State, run_rounds
+from fedjax_skew.metrics import classification, skew
+from fedjax_skew.report import summary
+
+CHECKPOINT_SECONDS = 60.0
+
+
+class Diverged(RuntimeError):
+    """A loss or parameter is not finite and the configuration says to stop."""
+
+
+class Interrupted(RuntimeError):
+    """The run was asked to stop; it was saved and can go on."""
+
+
+def train_and_evaluate(
+    config: ml_collections.ConfigDict, workdir: str | pathlib.Path, *, progress: bool = True
+) -> dict[str, Any]:
+    """Runs a configuration to its end, or goes on where ``workdir`` stopped.
+
+    Args:
+        config: see ``fedjax_skew.config.default_config``.
+        workdir: directory of the run; see the README for its files.
+        progress: show a progress bar.
+
+    Returns:
+        The content of ``summary.json``.
+
+    Raises:
+        ValueError: if the configuration, the data or the directory cannot be used.
+        Diverged: if a result is not finite and ``on_nonfinite="stop"``.
+        Interrupted: on SIGTERM or Ctrl-C, after saving.
+    """
+    workdir = pathlib.Path(workdir)
+    problem = build(config)
+    with rundir.owned(workdir):
+        rundir.check_config(workdir, config.to_dict())
+        finished = _finished(workdir, config)
+        if finished:
+            return finished
+        return _Run(problem, workdir, progress).run()
+
+
+def _finished(workdir: pathlib.Path, config: ml_collections.ConfigDict) -> dict[str, Any] | None:
+    path = workdir / "summary.json"
+    if not path.exists():
+        return None
+    found = rundir.read_json(path)
+    if found and found.get("status") == "finished" and found.get("rounds") == config.rounds:
+        return {**found, "resumed_finished": True}
+    return None
+
+
+@dataclasses.dataclass
+class _Programs:
+    """Compiled functions of one phase."""
+
+    rounds: Any
+    scores: Any
+    clients: Any
+
+
+class _Run:
+    """The loop around compiled rounds: evaluate, write, save."""
+
+    def __init__(self, problem: Problem, workdir: pathlib.Path, progress: bool):
+        self.problem, self.workdir, self.progress = problem, workdir, progress
+        self.config = problem.config
+        self.mesh = problem.phases[0].work.mesh
+        self.data = replicate(problem.data, self.mesh)
+        self.keys = replicate(problem.keys, self.mesh)
+        self.tests = self._test_sets()
+        self.groups = np.stack([self._groups(p.class_counts) for p in problem.partitions])
+        self.compile_seconds = 0.0
+        self.stop_signal = ""
+        self.initial_hash = ""
+
+    def run(self) -> dict[str, Any]:
+        state = replicate(initial_state(self.problem), self.mesh)
+        self.initial_hash = fingerprint(state.params)
+        state = self._restore(state)
+        first = int(state.round)
+        self.lines = rundir.read_lines(self.workdir / "metrics.jsonl", first)
+        self.seconds = self.lines[-1]["seconds"] if self.lines else 0.0
+        self._draw_partition()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._signals())
+            self.bar = stack.enter_context(
+                tqdm.tqdm(
+                    total=self.config.rounds,
+                    initial=first,
+                    disable=not self.progress or jax.process_index() != 0,
+                    desc=self.config.method,
+                    unit="round",
+                    dynamic_ncols=True,
+                )
+            )
+            self.writer = stack.enter_context(self._tensorboard(first))
+            for phase in self.problem.phases:
+                if int(state.round) < phase.last:
+                    state = self._run_phase(phase, state)
+                if int(state.round) == phase.last and phase is not self.problem.phases[-1]:
+                    state = replicate(next_phase(self.problem, phase, state), self.mesh)
+        return self._finish(state)
+
+    def _run_phase(self, phase: Phase, state: State) -> State:
+        programs = self._compile(phase, state)
+        saved_at, saved_round = time.time(), int(state.round)
+        while int(state.round) < phase.last:
+            began, first = time.time(), int(state.round)
+            every = self.config.eval_every
+            until = min(first // every * every + every, phase.last)
+            state, report = programs.rounds(state, self.data, self.keys, jnp.int32(until))
+            done = int(state.round)
+            report = jax.tree.map(lambda r, n=done - first: np.asarray(r)[:n], report)
+            self._check_finite(phase, report, first)
+            if done % every == 0 or done == self.config.rounds:
+                self._evaluate(phase, programs, state, report, began)
+            self.bar.update(done - first)
+            wait = self.config.checkpoint_every
+            due = done - saved_round >= wait if wait else time.time() - saved_at > CHECKPOINT_SECONDS
+            if due or self.stop_signal or done == phase.last:
+                self._save(state)
+                saved_at, saved_round = time.time(), done
+            if self.stop_signal and done < self.config.rounds:
+                raise Interrupted(
+                    f"Stopped by {self.stop_signal} after round {done} of {self.config.rounds}; "
+                    "the same command goes on from there."
+                )
+        return state
+
+    def _compile(self, phase: Phase, state: State) -> _Programs:
+        began = time.time()
+        self.bar.set_postfix_str("compiling")
+        everywhere = NamedSharding(self.mesh, P())
+        length = min(self.config.eval_every, phase.last - phase.first)
+        rounds = jax.jit(
+            functools.partial(run_rounds, phase.work, length),
+            donate_argnums=0,
+            out_shardings=everywhere,
+        )
+        rounds = rounds.lower(state, self.data, self.keys, jnp.int32(0)).compile()
+        scores = jax.jit(functools.partial(evaluate, phase.work), out_shardings=everywhere)
+        scores = scores.lower(
+            state, self.data, self.keys, self.tests, jnp.bool_(False)
+        ).compile()
+        clients = None
+        if phase.method.personal and self.config.eval_clients:
+            number = min(self.config.eval_clients, self.problem.facts.num_clients)
+            clients = jax.jit(
+                lambda state, test: evaluate_clients(phase.work, state, test, jnp.arange(number)),
+                out_shardings=everywhere,
+            )
+        self.compile_seconds += time.time() - began
+        self.bar.set_postfix_str("")
+        return _Programs(rounds, scores, clients)
+
+    def _evaluate(
+        self, phase: Phase, programs: _Programs, state: State, report: RoundReport, began: float
+    ) -> None:
+        final = jnp.bool_(int(state.round) == self.config.rounds)
+        test, *train = programs.scores(state, self.data, self.keys, self.tests, final)
+        line: dict[str, Any] = {"round": int(state.round), "seconds": 0.0}
+        line |= summary.score_columns(np.asarray(test.confusion), np.asarray(test.loss), self.groups)
+        if train:
+            line["train_accuracy"] = classification.accuracy(np.asarray(train[0].confusion))
+        if programs.clients:
+            own = np.asarray(programs.clients(state, self.tests[0]).confusion)
+            line |= summary.personal_columns(own, self.problem.data.class_counts[:, : own.shape[1]])
+        line |= {
+            "train_loss": report.loss[-1],
+            "update_norm": report.update_norm[-1],
+            "mean_update_norm": report.mean_update_norm[-1],
+            "update_cosine": report.cosine[-1],
+            "nonfinite_clients": report.nonfinite.sum(0),
+            "client_lr": float(phase.work.schedule(int(state.round) - 1)),
+            "useful_steps": int(report.useful_steps.sum(dtype=np.int64)),
+            "executed_steps": int(report.executed_steps.sum(dtype=np.int64)),
+            "samples": int(report.samples.sum(dtype=np.int64)),
+        }
+        self.seconds += time.time() - began
+        line["seconds"] = round(self.seconds, 3)
+        self.lines.append(rundir.clean(line))
+        if jax.process_index() == 0:
+            rundir.append_line(self.workdir / "metrics.jsonl", line)
+        self.writer(self.lines[-1])
+        self.bar.set_postfix_str(f"accuracy {100 * float(np.mean(line['accuracy'])):.2f} %")
+
+    def _check_finite(self, phase: Phase, report: RoundReport, first: int) -> None:
+        """Raises ``Diverged`` at the first round with a non-finite result, naming the clients."""
+        bad = (report.nonfinite.sum(-1) > 0) | ~report.params_finite.all(-1)
+        if not bad.any() or self.config.on_nonfinite != "stop":
+            return
+        at = int(np.argmax(bad))
+        seed = int(np.argmax((report.nonfinite[at] > 0) | ~report.params_finite[at]))
+        clients = [int(c) for c in report.bad_clients[at, seed] if c >= 0]
+        who = f"clients {clients}" if clients else "the server's update"
+        message = (
+            f"{self.config.method} is not finite in round {first + at + 1} (seed "
+            f"{self.problem.seeds[seed]}, {who}, client_lr "
+            f"{float(phase.work.schedule(first + at)):g}); lower client_lr, or set on_nonfinite to "
+            "'skip' or 'continue'."
+        )
+        if jax.process_index() == 0:
+            rundir.write_json(
+                self.workdir / "summary.json", {"status": "diverged", "reason": message}
+            )
+        raise Diverged(message)
+
+    def _finish(self, state: State) -> dict[str, Any]:
+        config, problem = self.config, self.problem
+        last = self.lines[-1]
+        samples = sum(line["samples"] for line in self.lines)
+        result = {
+            "status": "finished",
+            "method": config.method,
+            "hparams": {n: config.hparams[n].to_dict() for n in config.method.split("+")},
+            "dataset": problem.dataset.name,
+            "model": config.model,
+            "partition": config.partition,
+            "partition_hash": [p.hash for p in problem.partitions],
+            "skew": [skew.skew_statistics(p.class_counts) for p in problem.partitions],
+            "seeds": list(problem.seeds),
+            "rounds": config.rounds,
+            "server_data": [
+                kind
+                for kind in ("labelled", "unlabelled")
+                if any(getattr(p.method, kind) for p in problem.phases)
+            ],
+            "accuracy": summary.curve_summary(self.lines, "accuracy"),
+            "macro_f1": summary.curve_summary(self.lines, "macro_f1"),
+        }
+        optional = ("head", "middle", "tail", "train", "personal", "personal_local")
+        for name in optional:
+            if f"{name}_accuracy" in last:
+                result[f"{name}_accuracy"] = summary.curve_summary(self.lines, f"{name}_accuracy")
+        result |= {
+            "per_class_accuracy": last["per_class_accuracy"],
+            "confusion": last["confusion"],
+            "nonfinite_clients": int(sum(sum(line["nonfinite_clients"]) for line in self.lines)),
+            "initial_params_hash": self.initial_hash,
+            "final_params_hash": fingerprint(state.params),
+            "wall_seconds": self.seconds,
+            "compile_seconds": round(self.compile_seconds, 3),
+            "samples_per_second": samples / max(self.seconds, 1e-9),
+            "useful_step_share": sum(line["useful_steps"] for line in self.lines)
+            / max(sum(line["executed_steps"] for line in self.lines), 1),
+            "versions": summary.versions(),
+            "device": summary.device(),
+        }
+        if jax.process_index() == 0:
+            rundir.write_json(self.workdir / "summary.json", result)
+        return rundir.clean(result)
+
+    def _restore(self, state: State) -> State:
+        """The newest whole checkpoint, or the given initial state."""
+
+        def like(round_):
+            """A state of the phase that round belongs to, for its shapes."""
+            made, current = state, self.problem.phases[0]
+            while round_ > current.last or (
+                round_ == current.last and current is not self.problem.phases[-1]
+            ):
+                if round_ == current.last:
+                    return made._replace(round=jnp.int32(round_))
+                made = replicate(next_phase(self.problem, current, made), self.mesh)
+                current = self.problem.phases[self.problem.phases.index(current) + 1]
+            return made
+
+        found = checkpoint.restore(self.workdir / "checkpoints", like)
+        return found[1] if found else state
+
+    def _save(self, state: State) -> None:
+        checkpoint.save(
+            self.workdir / "checkpoints", int(state.round), state, self.config.keep_checkpoints
+        )
+
+    def _test_sets(self) -> tuple[TestSet, ...]:
+        dataset, size = self.problem.dataset, self.config.eval_batch_size
+        count = self.mesh.devices.size
+        sets = [batches(dataset.x_test, dataset.y_test, size, count)]
+        if self.config.eval_train:
+            sets.append(batches(dataset.x_train, dataset.y_train, size, count))
+        return jax.device_put(tuple(sets), NamedSharding(self.mesh, P("clients")))
+
+    def _groups(self, class_counts: np.ndarray) -> np.ndarray:
+        sizes = class_counts.sum(0)
+        upper, lower = self.config.group_thresholds
+        if upper == lower == 0:
+            return classification.groups_by_thirds(sizes)
+        return classification.groups_by_thresholds(sizes, upper, lower)
+
+    def _draw_partition(self) -> None:
+        path = self.workdir / "partition.png"
+        if path.exists() or not self.config.figures or jax.process_index() != 0:
+            return
+        from fedjax_skew.report import figures
+
+        counts = self.problem.partitions[0].class_counts
+        figures.save(figures.partition_heatmap(counts), path.with_suffix(""), formats=("png",))
+
+    @contextlib.contextmanager
+    def _tensorboard(self, first: int):
+        if not self.config.tensorboard or jax.process_index() != 0:
+            yield lambda line: None
+            return
+        import tensorboardX
+
+        directory = str(self.workdir / "tensorboard")
+        with tensorboardX.SummaryWriter(directory, purge_step=first + 1) as writer:
+
+            def write(line):
+                for name, value in line.items():
+                    if name in ("round", "confusion", "per_class_accuracy") or value is None:
+                        continue
+                    values = value if isinstance(value, list) else [value]
+                    values = [v for v in values if v is not None]
+                    if values:
+                        writer.add_scalar(name, float(np.mean(values)), line["round"])
+
+            yield write
+
+    @contextlib.contextmanager
+    def _signals(self):
+        """The first SIGTERM or Ctrl-C finishes the running rounds, a second one does not wait."""
+
+        def ask(number, frame):
+            if self.stop_signal:
+                raise KeyboardInterrupt
+            self.stop_signal = signal.Signals(number).name
+            self.bar.write(f"{self.stop_signal}: finishing the running rounds, then saving.")
+
+        try:
+            old = {s: signal.signal(s, ask) for s in (signal.SIGTERM, signal.SIGINT)}
+        except ValueError:  # Only the main thread may set handlers; a library caller needs none.
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
