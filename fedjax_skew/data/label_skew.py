@@ -7,8 +7,8 @@ from fedjax_skew.data import allot, partition_rules
 
 # A redraw of a small problem is cheap, of a large one hopeless: at most this many draws, and this
 # many numbers drawn in all. Counts, not seconds, so that the result never depends on the machine.
-_MAX_DRAWS = 10_000
-_MAX_NUMBERS = 5_000_000
+_MAX_DRAWS = 200
+_MAX_NUMBERS = 2_000_000
 
 
 def dirichlet(

@@ -16,6 +16,15 @@ import numpy as np
 from fedjax_skew.data import source
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) -> source.Dataset:
@@ -57,49 +66,43 @@ def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) ->
 
 
 def _read(path: str) -> dict[str, np.ndarray]:
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"dataset.path={path!r} cannot be read as an .npz file ({_one_line(error)})."
-        ) from None
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise ValueError(
-            f"dataset.path={path!r} holds a single array; an .npz file with {', '.join(_KEYS)} is "
-            "needed."
-        )
-    arrays = {}
-    with archive:
-        missing = [key for key in _KEYS if key not in archive.files]
-        if missing:
-            found = ", ".join(sorted(archive.files)[:10]) or "nothing"
+    # The file is opened here because np.load leaves it open when the archive is broken.
+    with open(path, "rb") as stream:
+        try:
+            archive = np.load(stream, allow_pickle=False)
+        except _UNREADABLE as error:
             raise ValueError(
-                f"dataset.path={path!r} lacks {', '.join(missing)}; needed: {', '.join(_KEYS)} "
-                f"(and optionally client_ids), found: {found}."
+                f"dataset.path={path!r} cannot be read as an .npz file ({_one_line(error)})."
+            ) from None
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError(
+                f"dataset.path={path!r} holds a single array; an .npz file with "
+                f"{', '.join(_KEYS)} is needed."
             )
-        for key in (*_KEYS, "client_ids"):
-            if key not in archive.files:
-                continue
-            try:
-                arrays[key] = archive[key]
-            except (
-                OSError,
-                ValueError,
-                EOFError,
-                KeyError,
-                zipfile.BadZipFile,
-                zlib.error,
-            ) as error:
-                if "allow_pickle" in str(error):
-                    reason = "it holds Python objects, which are never loaded; save a numeric array"
-                else:
-                    reason = _one_line(error)
+        with archive:
+            missing = [key for key in _KEYS if key not in archive.files]
+            if missing:
+                found = ", ".join(sorted(archive.files)[:10]) or "nothing"
                 raise ValueError(
-                    f"{key} in dataset.path={path!r} cannot be read ({reason})."
-                ) from None
-            if not isinstance(arrays[key], np.ndarray):
-                raise ValueError(f"{key} in dataset.path={path!r} is not an array.")
-    return arrays
+                    f"dataset.path={path!r} lacks {', '.join(missing)}; needed: "
+                    f"{', '.join(_KEYS)} (and optionally client_ids), found: {found}."
+                )
+            wanted = [key for key in (*_KEYS, "client_ids") if key in archive.files]
+            return {key: _member(path, archive, key) for key in wanted}
+
+
+def _member(path: str, archive: Any, key: str) -> np.ndarray:
+    try:
+        array = archive[key]
+    except _UNREADABLE as error:
+        if "allow_pickle" in str(error):
+            reason = "it holds Python objects, which are never loaded; save a numeric array"
+        else:
+            reason = _one_line(error)
+        raise ValueError(f"{key} in dataset.path={path!r} cannot be read ({reason}).") from None
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{key} in dataset.path={path!r} is not an array.")
+    return array
 
 
 def _samples(path: str, key: str, x: np.ndarray) -> np.ndarray:
@@ -158,5 +161,5 @@ def _num_classes(path: str, data: dict[str, Any], num_classes: int | None) -> in
     return max(largest, 0) + 1
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
