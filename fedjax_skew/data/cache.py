@@ -68,6 +68,7 @@ def fetch(
             return source.validate(_read(folder))
         except (OSError, ValueError, KeyError, TypeError) as error:
             logging.warning("The cache %s is damaged (%s) and is made again.", folder, error)
+            shutil.rmtree(folder, ignore_errors=True)
     dataset = source.validate(build())
     try:
         _write(dataset, folder)
@@ -122,8 +123,6 @@ def _write(dataset: source.Dataset, folder: Path) -> None:
         }
         (temporary / "meta.json").write_text(json.dumps(meta))
         temporary.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
         try:
             temporary.rename(folder)
         except OSError:

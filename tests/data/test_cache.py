@@ -26,6 +26,17 @@ def test_second_fetch_reads_what_the_first_wrote(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a_b-k"]
 
 
+def test_two_writers_at_once_leave_one_whole_entry(tmp_path):
+    def build_while_another_finishes():
+        cache.fetch("d", "k", lambda: make(3), tmp_path)
+        return make(3)
+
+    assert cache.fetch("d", "k", build_while_another_finishes, tmp_path).num_classes == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["d-k"]
+    again = cache.fetch("d", "k", lambda: pytest.fail("built again"), tmp_path)
+    assert again.x_train[0, 0, 0, 0] == 3
+
+
 def test_another_key_is_another_entry(tmp_path):
     cache.fetch("d", "1", lambda: make(1), tmp_path)
     assert cache.fetch("d", "2", lambda: make(2), tmp_path).x_train[0, 0, 0, 0] == 2
