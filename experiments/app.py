@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import jax
-from absl import app
+from absl import app, logging
 
 from fedjax_skew.train import Diverged, Interrupted
 
@@ -29,6 +29,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
     def guarded(argv: Sequence[str]) -> None:
         cache_programs()
+        logging.set_verbosity(logging.WARNING)
         try:
             main(argv)
         except (ValueError, KeyError, AttributeError, TypeError) as error:

@@ -184,8 +184,10 @@ def lookup(config: Any, field: str) -> Any:
     return config
 
 
-def check(config: ml_collections.ConfigDict) -> methods.Method:
-    """Checks a whole configuration and builds its method.
+def check(
+    config: ml_collections.ConfigDict, method: methods.Method | None = None
+) -> methods.Method:
+    """Checks a whole configuration and builds its method (unless one is given).
 
     Raises:
         ValueError: one sentence with the field, its value and what is allowed.
@@ -208,23 +210,23 @@ def check(config: ml_collections.ConfigDict) -> methods.Method:
     if config.augment not in augment.names():
         raise unknown("augment", config.augment, augment.names())
     partition.check(config.partition)
-    method = methods.build(config.method, used_hparams(config))
+    method = method or methods.build(config.method, used_hparams(config))
     labelled = config.server_data.labelled > 0
     unlabelled = config.server_data.unlabelled > 0 or config.server_data.unlabelled_dataset
     if method.labelled and not labelled:
         raise ValueError(
-            f"method={config.method!r} trains on labelled server data, but server_data.labelled="
+            f"method={method.name!r} trains on labelled server data, but server_data.labelled="
             f"{config.server_data.labelled}; set it to a fraction such as 0.05."
         )
     if method.unlabelled and not unlabelled:
         raise ValueError(
-            f"method={config.method!r} distils on unlabelled server data, but "
+            f"method={method.name!r} distils on unlabelled server data, but "
             f"server_data.unlabelled={config.server_data.unlabelled}; set it to a fraction such as "
             "0.1, or server_data.unlabelled_dataset to a dataset's name."
         )
     if method.then is not None and config.rounds <= method.then.rounds:
         raise ValueError(
-            f"rounds={config.rounds} leaves nothing for the second phase of {config.method}, which "
+            f"rounds={config.rounds} leaves nothing for the second phase of {method.name}, which "
             f"starts after {method.then.rounds} rounds; use more rounds or a shorter first phase."
         )
     return method

@@ -16,6 +16,7 @@ import tqdm
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from fedjax_skew.config import used_hparams
 from fedjax_skew.core import checkpoint, rundir
 from fedjax_skew.core.evaluate import TestSet, batches, evaluate, evaluate_clients
 from fedjax_skew.core.mesh import replicate
@@ -28,6 +29,8 @@ from fedjax_skew.core.problem import (
     next_phase,
 )
 from fedjax_skew.core.round import RoundReport, State, run_rounds
+from fedjax_skew.data.source import Dataset
+from fedjax_skew.methods import Method
 from fedjax_skew.metrics import classification, skew
 from fedjax_skew.report import summary
 
@@ -43,13 +46,20 @@ class Interrupted(RuntimeError):
 
 
 def train_and_evaluate(
-    config: ml_collections.ConfigDict, workdir: str | pathlib.Path, *, progress: bool = True
+    config: ml_collections.ConfigDict,
+    workdir: str | pathlib.Path,
+    *,
+    dataset: Dataset | None = None,
+    method: Method | None = None,
+    progress: bool = True,
 ) -> dict[str, Any]:
     """Runs a configuration to its end, or goes on where ``workdir`` stopped.
 
     Args:
         config: see ``fedjax_skew.config.default_config``.
         workdir: directory of the run; see the README for its files.
+        dataset: used in place of ``config.dataset``.
+        method: used in place of ``config.method``, for one that is not registered.
         progress: show a progress bar.
 
     Returns:
@@ -61,7 +71,7 @@ def train_and_evaluate(
         Interrupted: on SIGTERM or Ctrl-C, after saving.
     """
     workdir = pathlib.Path(workdir)
-    problem = build(config)
+    problem = build(config, dataset=dataset, method=method)
     with rundir.owned(workdir):
         rundir.check_config(workdir, config.to_dict())
         finished = _finished(workdir, config)
@@ -119,7 +129,7 @@ class _Run:
                     total=self.config.rounds,
                     initial=first,
                     disable=not self.progress or jax.process_index() != 0,
-                    desc=self.config.method,
+                    desc=self.problem.phases[0].method.name,
                     unit="round",
                     dynamic_ncols=True,
                 )
@@ -225,7 +235,7 @@ class _Run:
         clients = [int(c) for c in report.bad_clients[at, seed] if c >= 0]
         who = f"clients {clients}" if clients else "the server's update"
         message = (
-            f"{self.config.method} is not finite in round {first + at + 1} (seed "
+            f"{phase.method.name} is not finite in round {first + at + 1} (seed "
             f"{self.problem.seeds[seed]}, {who}, client_lr "
             f"{float(phase.work.schedule(first + at)):g}); lower client_lr, or set on_nonfinite to "
             "'skip' or 'continue'."
@@ -242,8 +252,8 @@ class _Run:
         samples = sum(line["samples"] for line in self.lines)
         result = {
             "status": "finished",
-            "method": config.method,
-            "hparams": {n: config.hparams[n].to_dict() for n in config.method.split("+")},
+            "method": problem.phases[0].method.name,
+            "hparams": used_hparams(config),
             "dataset": problem.dataset.name,
             "model": config.model,
             "partition": config.partition,
@@ -323,10 +333,10 @@ class _Run:
         path = self.workdir / "partition.png"
         if path.exists() or not self.config.figures or jax.process_index() != 0:
             return
-        from fedjax_skew.report import figures
+        from fedjax_skew.report import heatmaps, style
 
         counts = self.problem.partitions[0].class_counts
-        figures.save(figures.partition_heatmap(counts), path.with_suffix(""), formats=("png",))
+        style.save(heatmaps.partition_heatmap(counts), path.with_suffix(""))
 
     @contextlib.contextmanager
     def _tensorboard(self, first: int):

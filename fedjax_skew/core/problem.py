@@ -63,10 +63,21 @@ class Problem:
         return next(p for p in self.phases if round_ < p.last)
 
 
-def build(config: ml_collections.ConfigDict) -> Problem:
-    """Checks the configuration, loads and divides the data, and makes the pure functions."""
-    method = check(config)
-    dataset = load_dataset(config)
+def build(
+    config: ml_collections.ConfigDict,
+    *,
+    dataset: source.Dataset | None = None,
+    method: Method | None = None,
+) -> Problem:
+    """Checks the configuration, loads and divides the data, and makes the pure functions.
+
+    Args:
+        config: see ``fedjax_skew.config.default_config``.
+        dataset: used in place of ``config.dataset``.
+        method: used in place of ``config.method``, for one that is not registered.
+    """
+    method = check(config, method)
+    dataset = source.validate(dataset) if dataset else load_dataset(config)
     seeds = tuple(range(config.seed, config.seed + config.num_seeds))
     partitions = tuple(divide(config, dataset, seed) for seed in seeds)
     other = config.server_data.unlabelled_dataset
@@ -160,7 +171,7 @@ def make_optimizer(config: ml_collections.ConfigDict) -> optax.GradientTransform
         parts.append(optax.add_decayed_weights(config.weight_decay))
     if config.momentum:
         parts.append(optax.trace(config.momentum))
-    return optax.chain(*parts)
+    return optax.chain(*parts) if parts else optax.identity()
 
 
 def initial_state(problem: Problem) -> State:
@@ -221,7 +232,8 @@ def next_phase(problem: Problem, ended: Phase, state: State) -> State:
         )
         for s, setup in enumerate(setups(problem, ended, state.params, state.stats))
     ]
-    return phase_state(problem, phase, trees.stack([p for p, _ in made]), trees.stack([s for _, s in made]))
+    params, stats = (trees.stack(list(part)) for part in zip(*made, strict=True))
+    return phase_state(problem, phase, params, stats)
 
 
 def fingerprint(tree: Any) -> str:

@@ -1,0 +1,123 @@
+"""Tiny problems that every test may share."""
+
+import dataclasses
+import functools
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_skew.config import default_config
+from fedjax_skew.core.mesh import replicate
+from fedjax_skew.core.problem import build, initial_state, next_phase
+from fedjax_skew.core.round import run_rounds
+from fedjax_skew.data.source import Dataset
+
+
+def _blobs() -> Dataset:
+    """240 + 90 points of 3 classes in 6 dimensions; linearly separable but for noise."""
+    rng = np.random.default_rng(0)
+    centers = 2.0 * rng.normal(size=(3, 6))
+
+    def draw(n):
+        labels = np.arange(n, dtype=np.int32) % 3
+        return (centers[labels] + rng.normal(size=(n, 6))).astype(np.float32), labels
+
+    return Dataset("blobs", *draw(240), *draw(90), 3, None, (), ())
+
+
+def _images() -> Dataset:
+    """160 + 40 images of 8x8x3 pixels, 4 classes that differ in colour and texture."""
+    rng = np.random.default_rng(1)
+    patterns = rng.integers(0, 160, (4, 8, 8, 3))
+
+    def draw(n):
+        labels = np.arange(n, dtype=np.int32) % 4
+        noise = rng.integers(0, 90, (n, 8, 8, 3))
+        return (patterns[labels] + noise).astype(np.uint8), labels
+
+    x_train, y_train = draw(160)
+    x_test, y_test = draw(40)
+    return Dataset("images", x_train, y_train, x_test, y_test, 4, None, (0.5,) * 3, (0.25,) * 3)
+
+
+@pytest.fixture(scope="session")
+def blobs() -> Dataset:
+    return _blobs()
+
+
+@pytest.fixture(scope="session")
+def images() -> Dataset:
+    return _images()
+
+
+@dataclasses.dataclass
+class Simulation:
+    """A finished simulation: the problem, the state after it, and the reports of its rounds."""
+
+    problem: object
+    state: object
+    reports: list
+
+
+@pytest.fixture(scope="session")
+def tiny_config():
+    """A configuration for the tiny problems: 6 clients, 1 device, ragged, partial last batches."""
+
+    def make(**changes):
+        config = default_config()
+        config.partition = "dirichlet(beta=0.5,min_size=4)"
+        config.num_clients = 6
+        config.rounds = 3
+        config.batch_size = 8
+        config.client_lr = 0.1
+        config.num_devices = 1
+        config.eval_every = 1
+        config.tensorboard = False
+        config.figures = False
+        for name, value in changes.items():
+            if name == "hparams":
+                for method, values in value.items():
+                    config.hparams[method].update(values)
+            else:
+                config.update_from_flattened_dict({name.replace("__", "."): value})
+        return config
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def simulate(tiny_config, blobs):
+    """Runs a method (a name or a ``Method``) for a few rounds without files.
+
+    ``simulate("fedprox", hparams={"fedprox": {"mu": 0.0}}, rounds=2, momentum=0.9)``; nested fields
+    are written with two underscores, e.g. ``server_data__labelled=0.1``.
+    """
+
+    def run(method, dataset=None, state=None, **changes):
+        named = {"method": method} if isinstance(method, str) else {}
+        config = tiny_config(**named, **changes)
+        problem = build(
+            config,
+            dataset=blobs if dataset is None else dataset,
+            method=None if isinstance(method, str) else method,
+        )
+        mesh = problem.phases[0].work.mesh
+        data, keys = replicate((problem.data, problem.keys), mesh)
+        state = replicate(initial_state(problem) if state is None else state, mesh)
+        reports = []
+        for phase in problem.phases:
+            length = phase.last - phase.first
+            fn = jax.jit(functools.partial(run_rounds, phase.work, length))
+            state, report = fn(state, data, keys, jnp.int32(phase.last))
+            reports.append(jax.tree.map(np.asarray, report))
+            if phase is not problem.phases[-1]:
+                state = replicate(next_phase(problem, phase, state), mesh)
+        return Simulation(problem, state, reports)
+
+    return run

@@ -1,0 +1,66 @@
+"""Composition of methods: parts that do not collide merge, others are refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_skew import trees
+from fedjax_skew.methods import build
+from fedjax_skew.methods.base import Method, State, Upload
+from fedjax_skew.methods.composition import compose
+
+
+def decay_term(strength):
+    return Method("decay", term=lambda view: strength * trees.dot(view.params, view.params))
+
+
+def counter():
+    """Counts participations on the client and on the server."""
+    return Method(
+        "counter",
+        init=lambda setup: State(jnp.int32(0), jnp.int32(0)),
+        finish=lambda client, result: Upload(client.kept + 1, client.id, jnp.float32(1)),
+        absorb=lambda rnd: rnd.state + rnd.summed.astype(jnp.int32),
+    )
+
+
+def test_a_single_method_is_returned_as_it_is():
+    method = decay_term(0.1)
+    assert compose([method]) is method
+
+
+def test_states_are_kept_apart(simulate):
+    done = simulate(compose([counter(), decay_term(0.1)]), rounds=3, participation=0.5)
+    assert int(done.state.server["counter"][0]) == 9
+    assert int(done.state.kept.method["counter"].sum()) == 9
+
+
+def test_a_term_acts_the_same_alone_and_composed(simulate):
+    alone = simulate(decay_term(0.1))
+    both = simulate(compose([decay_term(0.1), counter()]))
+    plain = simulate("fedavg")
+    jax.tree.map(np.testing.assert_array_equal, alone.state.params, both.state.params)
+    assert float(trees.norm(alone.state.params)) < float(trees.norm(plain.state.params))
+
+
+def test_a_collision_names_both_methods_and_the_part():
+    a = Method("a", loss=lambda view: 0.0)
+    b = Method("b", loss=lambda view: 0.0)
+    with pytest.raises(ValueError, match=r"a and b both define the loss"):
+        compose([a, b])
+
+
+def test_a_method_twice_is_refused():
+    with pytest.raises(ValueError, match="twice"):
+        build("fedavg+fedavg")
+
+
+def test_an_unknown_method_gets_a_suggestion():
+    with pytest.raises(ValueError, match="Did you mean 'fedavg'"):
+        build("fedavgg")
+
+
+def test_an_unknown_hyper_parameter_names_the_method():
+    with pytest.raises(ValueError, match=r"hparams\.fedavg='uniform' is unknown"):
+        build("fedavg", {"fedavg": {"uniform": True}})
