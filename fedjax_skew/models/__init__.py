@@ -1,0 +1,238 @@
+"""Models that give logits and features from one call, with the classifier always at ``head``.
+
+    model = build("resnet8", num_classes=10)
+    variables = model.init(key, images, train=False)
+    outputs, updates = model.apply(variables, images, train=True, where=mask,
+                                   mutable=["batch_stats"])
+
+Kernels start as PyTorch's defaults do (uniform in +-1/sqrt(fan_in)), because the published
+networks and their learning rates assume it, with these exceptions: convolutions of the ResNets
+and VGG-9 use He's normal by fan-out, and ``pfl_cnn`` uses Glorot's uniform, both as published.
+Biases start at zero, and the head of the logistic regression is drawn like any other.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew.errors import unknown
+from fedjax_skew.models.functional import Outputs
+from fedjax_skew.models.layers import CONV_IMPLS, he_fan_out, torch_uniform
+from fedjax_skew.models.norm import NORMS
+from fedjax_skew.models.plain import Plain
+from fedjax_skew.models.residual import MobileNetV2, ResNet
+
+Array = jax.Array
+
+__all__ = ["Outputs", "build", "names", "norm_mask"]
+
+
+class Classifier(nn.Module):
+    """A backbone, an optional projection (Dense, ReLU, Dense) and a linear head.
+
+    Attributes:
+        backbone: maps ``(x, train, where)`` to features.
+        num_classes: number of logits.
+        projection: output size of the projection, 0 for none.
+        head_bias: whether the head has a bias.
+        dtype: type of the arithmetic before the head; the head itself is float32.
+        head_init: initialiser of the kernels of projection and head.
+    """
+
+    backbone: nn.Module
+    num_classes: int
+    projection: int = 0
+    head_bias: bool = True
+    dtype: Any = jnp.float32
+    head_init: Callable[..., Array] = torch_uniform
+
+    @nn.compact
+    def __call__(self, x: Array, *, train: bool, where: Array | None = None) -> Outputs:
+        """Computes logits and features.
+
+        Args:
+            x: float inputs ``[B, ...]``.
+            train: normalise with the batch's own statistics and update the running ones.
+            where: boolean mask ``[B]`` of the rows that are real; all of them when None.
+
+        Returns:
+            The logits and the features that the head saw.
+        """
+        features = self.backbone(x.astype(self.dtype), train, where)
+        if self.projection:
+            features = _Projection(self.projection, self.dtype, self.head_init, name="projection")(
+                features
+            )
+        features = features.astype(jnp.float32)
+        head = nn.Dense(
+            self.num_classes, use_bias=self.head_bias, kernel_init=self.head_init, name="head"
+        )
+        return Outputs(head(features), features)
+
+
+class _Projection(nn.Module):
+    features: int
+    dtype: Any
+    kernel_init: Callable[..., Array]
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        options = dict(dtype=self.dtype, kernel_init=self.kernel_init)
+        x = nn.relu(nn.Dense(x.shape[-1], name="dense0", **options)(x))
+        return nn.Dense(self.features, name="dense1", **options)(x)
+
+
+class _Spec(NamedTuple):
+    about: str
+    module: type[nn.Module]
+    options: dict[str, Any]
+    head_init: Callable[..., Array] = torch_uniform
+
+
+_glorot = nn.initializers.glorot_uniform()
+
+_MODELS: dict[str, _Spec] = {
+    "logistic": _Spec("logistic regression on the flattened input (features = input)", Plain, {}),
+    "mlp": _Spec("two hidden layers of 200 (features 200)", Plain, {"dense": (200, 200)}),
+    "fedavg_cnn": _Spec(
+        "FedAvg's CNN: two 5x5 convolutions 32, 64 with pooling, dense 512 (features 512)",
+        Plain,
+        {
+            "convs": ((32, True), (64, True)),
+            "dense": (512,),
+            "kernel_size": 5,
+            "padding": "SAME",
+        },
+    ),
+    "simple_cnn": _Spec(
+        "LeNet-like CNN of NIID-Bench: 5x5 convolutions 6, 16, dense 120, 84 (features 84)",
+        Plain,
+        {"convs": ((6, True), (16, True)), "dense": (120, 84), "kernel_size": 5},
+    ),
+    "tfcnn": _Spec(
+        "TensorFlow tutorial CNN: 3x3 convolutions 32, 64, 64, dense 64 (features 64)",
+        Plain,
+        {"convs": ((32, True), (64, True), (64, False)), "dense": (64,)},
+    ),
+    "pfl_cnn": _Spec(
+        "pfl-research's CIFAR-10 CNN: 3x3 convolutions 32, 64, pooling, dense 128, here without "
+        "dropout (features 128)",
+        Plain,
+        {
+            "convs": ((32, False), (64, True)),
+            "dense": (128,),
+            "conv_init": _glorot,
+            "dense_init": _glorot,
+        },
+        _glorot,
+    ),
+    "vgg9": _Spec(
+        "VGG-9: six 3x3 convolutions 32 to 256, dense 512, 512 (features 512)",
+        Plain,
+        {
+            "convs": tuple(zip((32, 64, 128, 128, 256, 256), (False, True) * 3, strict=True)),
+            "dense": (512, 512),
+            "padding": "SAME",
+            "conv_init": he_fan_out,
+        },
+    ),
+    "resnet8_w16": _Spec(
+        "ResNet-8 of widths 16, 32, 64 (features 64)",
+        ResNet,
+        {"widths": (16, 32, 64), "blocks": 1},
+    ),
+    "resnet8": _Spec(
+        "ResNet-8 of widths 64, 128, 256 (features 256)",
+        ResNet,
+        {"widths": (64, 128, 256), "blocks": 1},
+    ),
+    "resnet18": _Spec(
+        "ResNet-18 with the stem for small images (features 512)",
+        ResNet,
+        {"widths": (64, 128, 256, 512), "blocks": 2},
+    ),
+    "resnet32": _Spec(
+        "CIFAR ResNet-32 of widths 16, 32, 64, parameter-free shortcuts (features 64)",
+        ResNet,
+        {"widths": (16, 32, 64), "blocks": 5, "pad_shortcut": True},
+    ),
+    "mobilenet_v2": _Spec(
+        "MobileNetV2 with strides for small images (features 1280)", MobileNetV2, {}
+    ),
+}
+
+
+def names() -> dict[str, str]:
+    """Returns every model name with one line about it."""
+    return {name: spec.about for name, spec in _MODELS.items()}
+
+
+def build(
+    name: str,
+    num_classes: int,
+    *,
+    projection: int = 0,
+    head_bias: bool = True,
+    norm: str = "batch",
+    conv: str = "auto",
+    dtype: Any = jnp.float32,
+    remat: bool = False,
+) -> nn.Module:
+    """Builds a model.
+
+    Args:
+        name: one of :func:`names`.
+        num_classes: number of logits.
+        projection: if positive, Dense(D), ReLU, Dense(projection) between backbone and head.
+        head_bias: whether the head has a bias.
+        norm: ``"batch"``, ``"group"`` or ``"none"``. Networks published without normalisation
+            (all but the ResNets and MobileNetV2) ignore it.
+        conv: ``"patches"``, ``"xla"``, or ``"auto"`` to choose by backend.
+        dtype: type of the arithmetic, e.g. ``jnp.bfloat16``. Parameters, features and logits are
+            float32 in any case.
+        remat: recompute activations inside blocks in the backward pass to save memory.
+
+    Returns:
+        A module ``(x, *, train, where=None) -> Outputs``.
+    """
+    if name not in _MODELS:
+        raise unknown("model", name, _MODELS)
+    if norm not in NORMS:
+        raise unknown("norm", norm, NORMS)
+    if conv not in CONV_IMPLS:
+        raise unknown("conv", conv, CONV_IMPLS)
+    if num_classes < 1:
+        raise ValueError(f"num_classes={num_classes} must be at least 1.")
+    if projection < 0:
+        raise ValueError(f"projection={projection} must be 0 (none) or a positive size.")
+    spec = _MODELS[name]
+    options = dict(spec.options, conv=conv, dtype=dtype, remat=remat)
+    if spec.module is not Plain:
+        options["norm"] = norm
+    return Classifier(
+        backbone=spec.module(**options),
+        num_classes=num_classes,
+        projection=projection,
+        head_bias=head_bias,
+        dtype=dtype,
+        head_init=spec.head_init,
+    )
+
+
+def norm_mask(params: Any) -> Any:
+    """Marks the parameters of normalisation layers.
+
+    Args:
+        params: the ``params`` collection of a model (or any tree of the same structure).
+
+    Returns:
+        A tree of the same structure with True for leaves under a layer named ``norm...``.
+    """
+
+    def is_norm(path: tuple[Any, ...], _: Any) -> bool:
+        return any(str(getattr(key, "key", key)).startswith("norm") for key in path)
+
+    return jax.tree_util.tree_map_with_path(is_norm, params)

@@ -1,0 +1,136 @@
+"""Layers that stay fast when many clients' models are stacked and trained in a compiled loop.
+
+:class:`Conv` has the parameters of ``flax.linen.Conv`` whatever arithmetic it uses, so a
+checkpoint does not depend on the choice. Images are ``[B, H, W, C]`` throughout.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_skew.errors import unknown
+from fedjax_skew.models.conv import Padding, check_size, conv_patches, explicit_padding
+
+Array = jax.Array
+
+CONV_IMPLS = ("auto", "patches", "xla")
+
+# Kernel initialisers, named after where the published networks take them from.
+# PyTorch's default for linear and convolution layers: uniform in +-1/sqrt(fan_in).
+torch_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+# He et al. (2015) by fan-out: what the residual and VGG networks draw their kernels from.
+he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+def resolve_conv(impl: str) -> str:
+    """Returns ``"patches"`` or ``"xla"``; ``"auto"`` means patches on CPU and xla elsewhere."""
+    if impl not in CONV_IMPLS:
+        raise unknown("conv", impl, CONV_IMPLS)
+    if impl != "auto":
+        return impl
+    return "patches" if jax.default_backend() == "cpu" else "xla"
+
+
+class Conv(nn.Module):
+    """A 2-D convolution with the parameters of ``flax.linen.Conv`` and a choice of arithmetic.
+
+    Attributes:
+        features: number of output channels.
+        kernel_size: rows and columns of the kernel.
+        strides: one step for both axes.
+        padding: see :func:`conv_patches`.
+        feature_group_count: number of groups; the number of input channels is depthwise.
+        use_bias: whether a bias is added.
+        impl: ``"patches"``, ``"xla"`` or ``"auto"``, see :func:`resolve_conv`.
+        dtype: type of the arithmetic; parameters are float32.
+        kernel_init: initialiser of the kernel. Biases start at zero.
+    """
+
+    features: int
+    kernel_size: tuple[int, int] = (3, 3)
+    strides: int = 1
+    padding: Padding = "SAME"
+    feature_group_count: int = 1
+    use_bias: bool = True
+    impl: str = "auto"
+    dtype: Any = jnp.float32
+    kernel_init: Callable[..., Array] = torch_uniform
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Maps ``[B, H, W, Cin]`` to ``[B, H', W', features]``."""
+        impl = resolve_conv(self.impl)
+        window = tuple(self.kernel_size)
+        strides = (self.strides, self.strides)
+        check_size(x.shape, window, self.padding)
+        shape = (*window, x.shape[-1] // self.feature_group_count, self.features)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32).astype(self.dtype)
+        x = x.astype(self.dtype)
+        if impl == "patches":
+            y = conv_patches(
+                x,
+                kernel,
+                strides=strides,
+                padding=self.padding,
+                feature_group_count=self.feature_group_count,
+            )
+        else:
+            y = lax.conv_general_dilated(
+                x,
+                kernel,
+                strides,
+                explicit_padding(self.padding, x.shape[1:3], window, strides),
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                feature_group_count=self.feature_group_count,
+            )
+        if self.use_bias:
+            bias = self.param("bias", nn.initializers.zeros_init(), (self.features,), jnp.float32)
+            y = y + bias.astype(self.dtype)
+        return y
+
+
+def _windows(x: Array, window: int) -> Array:
+    batch, height, width, channels = x.shape
+    rows, columns = height // window, width // window
+    x = x[:, : rows * window, : columns * window]
+    return x.reshape(batch, rows, window, columns, window, channels)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def max_pool(x: Array, window: int = 2) -> Array:
+    """Takes the maximum over non-overlapping windows, dropping rows and columns left over.
+
+    The same as ``nn.max_pool(x, (w, w), (w, w), "VALID")``, but as a reshape and a maximum: the
+    gradient of a windowed reduction is a scatter, which is slow inside a loop on the CPU backend.
+    The first of equal values in a window receives the gradient, as in PyTorch.
+
+    Args:
+        x: ``[B, H, W, C]``.
+        window: side of the window and step, at most 11.
+
+    Returns:
+        ``[B, H // window, W // window, C]``.
+    """
+    return _windows(x, window).max(axis=(2, 4))
+
+
+@max_pool.defjvp
+def _max_pool_jvp(
+    window: int, primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Array, Array]:
+    windows = _windows(primals[0], window)
+    y = windows.max(axis=(2, 4))
+    place = jnp.arange(window**2, dtype=jnp.int8).reshape(window, 1, window, 1)
+    holders = jnp.where(windows == y[:, :, None, :, None], place, jnp.int8(window**2))
+    first = holders.min(axis=(2, 4))[:, :, None, :, None]
+    return y, jnp.where(place == first, _windows(tangents[0], window), 0).sum(axis=(2, 4))
+
+
+def global_average_pool(x: Array) -> Array:
+    """Maps ``[B, H, W, C]`` to ``[B, C]`` by averaging over all pixels, in float32."""
+    return x.mean(axis=(1, 2), dtype=jnp.float32)
