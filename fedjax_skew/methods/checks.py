@@ -1,49 +1,55 @@
-"""Checks of hyper-parameters, with one sentence that names the field, its value and what is allowed."""
+"""Checks of hyper-parameters: one sentence with the field, its value and what is allowed.
+
+``whole=True`` is for fields with an integer default: they take integers only. All other numbers may
+be integers or floats. Booleans are no numbers here, and neither are infinities and NaN.
+"""
 
 import math
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import Any
+
+from fedjax_skew.errors import unknown
 
 
 def positive(method: str, field: str, value: Any, *, whole: bool = False) -> None:
-    """Raises unless ``value`` is a finite number above 0 (an integer if ``whole``)."""
-    if not (_number(value, whole) and value > 0):
-        _refuse(method, field, value, f"{_kind(whole)} above 0")
+    """Raises unless ``value > 0``."""
+    _require(method, field, value, _number(value, whole) and value > 0, "above 0", whole)
 
 
 def at_least(method: str, field: str, value: Any, low: float, *, whole: bool = False) -> None:
-    """Raises unless ``value`` is a finite number of at least ``low``."""
-    if not (_number(value, whole) and value >= low):
-        _refuse(method, field, value, f"{_kind(whole)} of at least {low:g}")
+    """Raises unless ``value >= low``."""
+    good = _number(value, whole) and value >= low
+    _require(method, field, value, good, f"of at least {low:g}", whole)
 
 
 def within(
     method: str, field: str, value: Any, low: float, high: float, *, whole: bool = False
 ) -> None:
-    """Raises unless ``value`` is a number from ``low`` to ``high``, both included."""
-    if not (_number(value, whole) and low <= value <= high):
-        _refuse(method, field, value, f"{_kind(whole)} from {low:g} to {high:g}")
-
-
-def choice(method: str, field: str, value: Any, *allowed: str) -> None:
-    """Raises unless ``value`` is one of the ``allowed`` names."""
-    if value not in allowed:
-        _refuse(method, field, value, "one of " + ", ".join(allowed))
+    """Raises unless ``low <= value <= high``."""
+    good = _number(value, whole) and low <= value <= high
+    _require(method, field, value, good, f"from {low:g} to {high:g}", whole)
 
 
 def flag(method: str, field: str, value: Any) -> None:
     """Raises unless ``value`` is True or False."""
     if not isinstance(value, bool):
-        _refuse(method, field, value, "True or False")
+        raise ValueError(f"hparams.{method}.{field}={value!r} must be True or False.")
+
+
+def choice(method: str, field: str, value: Any, allowed: Iterable[str]) -> None:
+    """Raises, with the nearest allowed name, unless ``value`` is one of ``allowed``."""
+    names = list(allowed)
+    if value not in names:
+        raise unknown(f"hparams.{method}.{field}", value, names)
 
 
 def _number(value: Any, whole: bool) -> bool:
-    kinds = int if whole else (int, float)
-    return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        return False
+    return math.isfinite(value)
 
 
-def _kind(whole: bool) -> str:
-    return "a whole number" if whole else "a number"
-
-
-def _refuse(method: str, field: str, value: Any, allowed: str) -> NoReturn:
-    raise ValueError(f"hparams.{method}.{field}={value!r} is not allowed; it must be {allowed}.")
+def _require(method: str, field: str, value: Any, good: bool, allowed: str, whole: bool) -> None:
+    if not good:
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"hparams.{method}.{field}={value!r} must be {kind} {allowed}.")
