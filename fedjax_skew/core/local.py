@@ -152,11 +152,14 @@ def make_client(
     num_samples = data.offsets[item.seed, item.client + 1] - offset
     size = work.facts.batch_size
 
-    def fold(fn, init):
+    def fold(fn, init, key=None):
         def body(b, carry):
             position = b * size + jnp.arange(size)
             where = position < num_samples
-            ids = data.order[item.seed, offset + jnp.minimum(position, num_samples - 1)]
+            at = jnp.minimum(position, num_samples - 1)
+            if key is not None:
+                at = permute(key, position, num_samples)
+            ids = data.order[item.seed, offset + at]
             new = fn(carry, Batch(data.x[ids], data.labels[ids], where))
             return trees.select(b * size < num_samples, new, carry)
 

@@ -10,11 +10,42 @@ from typing import Any
 
 from fedjax_skew.errors import unknown
 from fedjax_skew.methods.base import Method
+from fedjax_skew.methods.calfat import calfat
 from fedjax_skew.methods.composition import compose
 from fedjax_skew.methods.fedavg import fedavg
+from fedjax_skew.methods.fedbn import fedbn
+from fedjax_skew.methods.fedcurv import fedcurv
+from fedjax_skew.methods.feddyn import feddyn
+from fedjax_skew.methods.fedlc import fedlc
+from fedjax_skew.methods.fedlf import fedlf
+from fedjax_skew.methods.fedlmd import fedlmd, fedlmd_tf
+from fedjax_skew.methods.fedmr import fedmr
+from fedjax_skew.methods.fedntd import fedntd
+from fedjax_skew.methods.fedprox import fedprox
+from fedjax_skew.methods.fedrs import fedrs
+from fedjax_skew.methods.fedvls import fedvls
+from fedjax_skew.methods.focal import focal
+from fedjax_skew.methods.logit_adjust import logit_adjust
+from fedjax_skew.methods.moon import moon
 
 REGISTRY: dict[str, Callable[..., Method]] = {
+    "calfat": calfat,
     "fedavg": fedavg,
+    "fedbn": fedbn,
+    "fedcurv": fedcurv,
+    "feddyn": feddyn,
+    "fedlc": fedlc,
+    "fedlf": fedlf,
+    "fedlmd": fedlmd,
+    "fedlmd_tf": fedlmd_tf,
+    "fedmr": fedmr,
+    "fedntd": fedntd,
+    "fedprox": fedprox,
+    "fedrs": fedrs,
+    "fedvls": fedvls,
+    "focal": focal,
+    "logit_adjust": logit_adjust,
+    "moon": moon,
 }
 
 

@@ -1,0 +1,30 @@
+"""CalFAT's calibrated loss. Chen et al., CalFAT: Calibrated Federated Adversarial Training with
+Label Skewness, NeurIPS 2022.
+
+The published form: logits times 10, shifted by the logarithm of the local counts, a missing class
+counted as one sample, and equal weights on the server. Training is on clean samples.
+"""
+
+from fedjax_skew import losses
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, uniform
+
+
+def calfat(*, scale: float = 10.0, uniform_weights: bool = True) -> Method:
+    """Cross-entropy calibrated by local class counts, with equal weights for clients.
+
+    Args:
+        scale: factor on the logits.
+        uniform_weights: weight clients equally; False weights them by samples.
+    """
+    checks.positive("calfat", "scale", scale)
+    checks.flag("calfat", "uniform_weights", uniform_weights)
+
+    def loss(view):
+        return view.mean(
+            losses.calfat(
+                view.outputs.logits, view.batch.labels, view.client.class_counts, scale=scale
+            )
+        )
+
+    return Method("calfat", loss=loss, weight=uniform if uniform_weights else None)

@@ -1,0 +1,127 @@
+"""FedCurv. Shoham et al., Overcoming Forgetting in Federated Learning on Non-IID Data, 2019.
+
+A client pays ``lam * sum_j (w - y_j)' diag(F_j) (w - y_j)`` for every other client ``j`` seen so
+far, with ``y_j`` the model and ``F_j`` the Fisher information it last uploaded. The sum over
+clients is a quadratic, so the server keeps its three coefficients and each client its own part,
+to be subtracted.
+
+``F`` is the mean over the client's samples of squared gradients of the log-likelihood at its
+labels, in evaluation mode. ``fisher="batch"`` squares the mean gradients of mini-batches instead,
+as published re-implementations do; it is smaller by up to the batch size.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import (
+    Batch,
+    Client,
+    LocalResult,
+    Method,
+    PyTree,
+    State,
+    Upload,
+    masked_mean,
+)
+
+# Samples whose gradients exist at one time; memory is this many models for each running client.
+_ROWS = 8
+
+
+class Quadratic(NamedTuple):
+    """``<square, w * w> - 2 <linear, w> + constant``."""
+
+    square: PyTree
+    linear: PyTree
+    constant: jax.Array
+
+
+def fedcurv(*, lam: float = 1.0, fisher: str = "sample") -> Method:
+    """Clients keep parameters that matter to other clients, by their Fisher information.
+
+    Args:
+        lam: weight of the penalty; training needs ``lr * lam * F`` well below 1.
+        fisher: ``"sample"`` or ``"batch"`` gradients are squared.
+    """
+    checks.at_least("fedcurv", "lam", lam, 0)
+    checks.choice("fedcurv", "fisher", fisher, ("sample", "batch"))
+
+    def init(setup):
+        zero = trees.zeros(setup.params)
+        nothing = Quadratic(zero, zero, jnp.float32(0))
+        return State(nothing, nothing)
+
+    def term(view):
+        others = trees.subtract(view.client.server, view.client.kept)
+        square = jax.tree.map(jnp.square, view.params)
+        return lam * (
+            trees.dot(others.square, square)
+            - 2.0 * trees.dot(others.linear, view.params)
+            + others.constant
+        )
+
+    def finish(client, result):
+        square = _fisher(client, result, fisher)
+        linear = jax.tree.map(jnp.multiply, square, result.params)
+        own = Quadratic(square, linear, trees.dot(linear, result.params))
+        return Upload(own, summed=trees.subtract(own, client.kept))
+
+    return Method(
+        "fedcurv",
+        init=init,
+        term=term,
+        finish=finish,
+        absorb=lambda rnd: trees.add(rnd.state, rnd.summed),
+    )
+
+
+def _fisher(client: Client, result: LocalResult, kind: str) -> PyTree:
+    """Diagonal Fisher information of the local model on the client's data."""
+
+    def loss(params, batch):
+        outputs, _ = client.model.apply(params, result.stats, batch.x, where=batch.where)
+        return masked_mean(cross_entropy(outputs.logits, batch.labels), batch.where)
+
+    gradient = jax.grad(loss)
+
+    def of_batch(carry, batch):
+        total, number = carry
+        squared = jax.tree.map(jnp.square, gradient(result.params, batch))
+        return trees.add(total, squared), number + 1
+
+    def of_samples(carry, batch):
+        total, number = carry
+
+        def add(total, rows):
+            single = jax.tree.map(lambda a: a[:, None], rows)
+            gradients = jax.vmap(gradient, (None, 0))(result.params, single)
+            # A padded row has the gradient of an empty mean, which is 0.
+            squared = jax.tree.map(lambda g: jnp.sum(jnp.square(g), 0), gradients)
+            return trees.add(total, squared), None
+
+        total, _ = jax.lax.scan(add, total, _cut(batch))
+        return total, number + jnp.sum(batch.where)
+
+    # Mini-batches are shuffled; the stored order is by class.
+    key = jax.random.fold_in(client.key, 0)
+    step, key = (of_batch, key) if kind == "batch" else (of_samples, None)
+    init = trees.zeros(result.params), jnp.float32(0)
+    total, number = client.fold(step, init, key)
+    return trees.scale(1.0 / jnp.maximum(number, 1), total)
+
+
+def _cut(batch: Batch) -> Batch:
+    """Pads a batch to a multiple of ``_ROWS`` and cuts it into ``[parts, _ROWS, ...]``."""
+    size = batch.where.shape[0]
+    parts = -(-size // _ROWS)
+
+    def cut(a):
+        padding = [(0, parts * _ROWS - size)] + [(0, 0)] * (a.ndim - 1)
+        return jnp.pad(a, padding).reshape(parts, _ROWS, *a.shape[1:])
+
+    return jax.tree.map(cut, batch)

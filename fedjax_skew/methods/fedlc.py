@@ -1,0 +1,38 @@
+"""FedLC. Zhang et al., Federated Learning with Label Distribution Skew via Logits Calibration,
+ICML 2022.
+
+The ordinary softmax of the calibrated logits; the printed denominator, which leaves the true
+class out and has no lower bound, is ``exclude_true=True``. The paper does not give ``tau``: 1.0
+is common, 0.1 and 0.5 appear in other papers' tables.
+"""
+
+from fedjax_skew import losses
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method
+
+
+def fedlc(*, tau: float = 1.0, min_count: float = 0.0, exclude_true: bool = False) -> Method:
+    """Logits calibrated by a margin that grows as a class gets rarer on the client.
+
+    Args:
+        tau: strength of the margin ``tau * n_c^(-1/4)``.
+        min_count: smallest count a class is given; 0 leaves vacant classes out of the softmax.
+        exclude_true: leave the true class out of the denominator, as printed.
+    """
+    checks.at_least("fedlc", "tau", tau, 0)
+    checks.at_least("fedlc", "min_count", min_count, 0)
+    checks.flag("fedlc", "exclude_true", exclude_true)
+
+    def loss(view):
+        return view.mean(
+            losses.fedlc(
+                view.outputs.logits,
+                view.batch.labels,
+                view.client.class_counts,
+                tau=tau,
+                min_count=min_count or None,
+                exclude_true=exclude_true,
+            )
+        )
+
+    return Method("fedlc", loss=loss)

@@ -1,0 +1,39 @@
+"""FedMR. Fan et al., Federated Learning under Partially Class-Disjoint Data via Manifold
+Reshaping, TMLR 2023.
+
+The published code holds only the intra-class term, and so does this method; the paper's second
+term, a margin between global class prototypes, has no published form to follow. The server
+weights clients by their number of batches, as the published code does.
+"""
+
+import jax.numpy as jnp
+
+from fedjax_skew import losses
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method
+
+
+def fedmr(*, mu: float = 0.01, batch_weights: bool = True) -> Method:
+    """Features of one class are decorrelated on every client.
+
+    Args:
+        mu: weight of the intra-class term. Its scale grows with the samples of a class in a batch.
+        batch_weights: weight clients by batches; False weights them by samples.
+    """
+    checks.at_least("fedmr", "mu", mu, 0)
+    checks.flag("fedmr", "batch_weights", batch_weights)
+
+    def term(view):
+        return mu * losses.manifold_reshaping(
+            view.outputs.features,
+            view.batch.labels,
+            view.client.facts.num_classes,
+            where=view.batch.where,
+        )
+
+    def weight(client, result):
+        return jnp.ceil(client.num_samples / client.facts.batch_size)
+
+    return Method(
+        "fedmr", term=term if mu else None, weight=weight if batch_weights else None
+    )

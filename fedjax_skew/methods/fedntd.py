@@ -1,0 +1,32 @@
+"""FedNTD. Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated
+Learning, NeurIPS 2022.
+
+Defaults are those of the published configuration, ``beta = temperature = 1``.
+"""
+
+from fedjax_skew import losses
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method
+
+
+def fedntd(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
+    """Distillation from the global model among all classes but the true one.
+
+    Args:
+        beta: weight of the distillation.
+        temperature: of both softmaxes; the loss carries its square.
+    """
+    checks.at_least("fedntd", "beta", beta, 0)
+    checks.positive("fedntd", "temperature", temperature)
+
+    def term(view):
+        return beta * view.mean(
+            losses.not_true_distillation(
+                view.outputs.logits,
+                view.client.teacher(view.batch).logits,
+                view.batch.labels,
+                temperature=temperature,
+            )
+        )
+
+    return Method("fedntd", term=term if beta else None)

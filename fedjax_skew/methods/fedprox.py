@@ -1,0 +1,25 @@
+"""FedProx. Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020.
+
+The proximal term is part of the loss, so its gradient goes through momentum like any other.
+Published variants that add it after momentum, or take the norm without its square, are not this
+method. Stragglers that do less work are not simulated.
+"""
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method
+
+
+def fedprox(*, mu: float = 0.01) -> Method:
+    """Local models are drawn to the round's global model by a squared distance.
+
+    Args:
+        mu: weight of ``||w - x||^2 / 2``, summed over all parameters; 0 is FedAvg.
+    """
+    checks.at_least("fedprox", "mu", mu, 0)
+
+    def term(view):
+        drift = trees.subtract(view.params, view.client.params)
+        return 0.5 * mu * trees.dot(drift, drift)
+
+    return Method("fedprox", term=term if mu else None)

@@ -1,0 +1,38 @@
+"""FedRS. Li and Zhan, FedRS: Federated Learning with Restricted Softmax for Label Distribution
+Non-IID Data, KDD 2021.
+
+By default the paper's rule: logits of missing classes are scaled by ``alpha``. The published code
+scales every class by its count (``soft=True``), which also lowers rare present classes. The
+published classifier has no bias. Copies in other repositories keep it (``head_bias=True``) and
+scale it together with the rest of the logit.
+"""
+
+from fedjax_skew import losses
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method
+
+
+def fedrs(*, alpha: float = 0.5, soft: bool = False, head_bias: bool = False) -> Method:
+    """Restricted softmax: logits of missing classes are scaled down.
+
+    Args:
+        alpha: scale of a missing class.
+        soft: the published code's scale ``alpha + (1 - alpha) n_c / max n``.
+        head_bias: give the classifier a bias.
+    """
+    checks.within("fedrs", "alpha", alpha, 0, 1)
+    checks.flag("fedrs", "soft", soft)
+    checks.flag("fedrs", "head_bias", head_bias)
+
+    def loss(view):
+        return view.mean(
+            losses.restricted_softmax(
+                view.outputs.logits,
+                view.batch.labels,
+                view.client.class_counts,
+                alpha=alpha,
+                soft=soft,
+            )
+        )
+
+    return Method("fedrs", loss=loss, head_bias=head_bias)

@@ -1,0 +1,55 @@
+"""Logit adjustment. Menon et al., Long-tail Learning via Logit Adjustment, ICLR 2021.
+
+In training, the prior is the client's own (``form="local"``, the balanced softmax) or that of all
+clients together (``form="global"``, for a global long tail; clients then reveal their class
+counts to the server). The shift is not applied at test time. ``form="post_hoc"`` trains with
+plain cross-entropy and shifts the global model's logits by the global prior at test time instead.
+"""
+
+import jax.numpy as jnp
+
+from fedjax_skew import losses
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, State
+
+
+def logit_adjust(*, tau: float = 1.0, form: str = "local", eps: float = 0.0) -> Method:
+    """Logits shifted by the logarithm of the class prior.
+
+    Args:
+        tau: strength of the shift.
+        form: ``"local"`` or ``"global"`` prior in training, or ``"post_hoc"``.
+        eps: added to the prior in training; 0 leaves vacant classes out of the softmax.
+    """
+    checks.at_least("logit_adjust", "tau", tau, 0)
+    checks.choice("logit_adjust", "form", form, ("local", "global", "post_hoc"))
+    checks.at_least("logit_adjust", "eps", eps, 0)
+
+    def global_counts(setup):
+        return State(jnp.asarray(setup.class_counts.sum(0), jnp.float32))
+
+    def loss(view):
+        client = view.client
+        counts = client.class_counts if form == "local" else client.server
+        return view.mean(
+            losses.balanced_softmax(
+                view.outputs.logits, view.batch.labels, counts, tau=tau, eps=eps or None
+            )
+        )
+
+    def evaluated(evaluation):
+        counts = evaluation.state
+        # A class that nobody holds gets no bonus: it was never trained.
+        prior = jnp.where(counts > 0, counts / counts.sum(), 1.0)
+        return evaluation.params, evaluation.stats, tau * jnp.log(prior)
+
+    def predict(model, evaluated, x):
+        params, stats, shift = evaluated
+        outputs, _ = model.apply(params, stats, x)
+        return outputs._replace(logits=outputs.logits - shift)
+
+    if form == "local":
+        return Method("logit_adjust", loss=loss)
+    if form == "global":
+        return Method("logit_adjust", init=global_counts, loss=loss)
+    return Method("logit_adjust", init=global_counts, evaluated=evaluated, predict=predict)
