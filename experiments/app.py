@@ -5,10 +5,13 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import jax
-from absl import app, logging
+from absl import app, flags, logging
 
+from fedjax_skew.config import default_config
+from fedjax_skew.errors import unknown
 from fedjax_skew.train import Diverged, Interrupted
 
 EXIT_BAD_INPUT = 2
@@ -25,21 +28,29 @@ def cache_programs() -> None:
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
-    """Runs a binary; what a user can mend ends in one sentence on stderr, not in a traceback."""
+    """Runs a binary; what a user can mend ends in one sentence on stderr, not in a traceback.
+
+    FEDJAX_SKEW_DEBUG=1 shows the traceback of bad input instead.
+    """
 
     def guarded(argv: Sequence[str]) -> None:
+        if len(argv) > 1:
+            _end(f"{argv[1]!r} is not a flag; values are given as --flag=value.", EXIT_BAD_INPUT)
         cache_programs()
         logging.set_verbosity(logging.WARNING)
         try:
             main(argv)
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except ValueError as error:
             if os.environ.get("FEDJAX_SKEW_DEBUG"):
                 raise
-            _end(str(error.args[0] if error.args else error), EXIT_BAD_INPUT)
+            _end(str(error), EXIT_BAD_INPUT)
         except Diverged as error:
             _end(str(error), EXIT_DIVERGED)
         except Interrupted as error:
             _end(str(error), EXIT_INTERRUPTED)
+        except KeyboardInterrupt:
+            _end("Stopped at once; the same command goes on from the last checkpoint.",
+                 EXIT_INTERRUPTED)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -53,16 +64,29 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-    """absl's parser, with the errors of configurations as one sentence."""
-    from absl import flags
-
+    """absl's parser; a wrong flag or configuration field ends in one sentence."""
     try:
-        return app.parse_flags_with_usage(list(argv))
-    except (AttributeError, KeyError, ValueError, TypeError) as error:
-        _end(str(error.args[0] if error.args else error), EXIT_BAD_INPUT)
-        raise flags.Error from error
+        return flags.FLAGS(list(argv))
+    except Exception as error:  # Whatever a configuration file raises is the user's to mend.
+        message = str(_wrong_field(argv) or error)
+        # ml_collections quotes the traceback of a configuration file; its last line says it all.
+        _end(message.rsplit("Error: ", 1)[-1], EXIT_BAD_INPUT)
 
 
-def _end(message: str, code: int) -> None:
+def _wrong_field(argv: Sequence[str]) -> ValueError | None:
+    """The first ``--config.a.b`` that names no field, as an error with the nearest field."""
+    for arg in argv:
+        if not arg.startswith("--config."):
+            continue
+        node, path = default_config(), arg.removeprefix("--config.").split("=")[0]
+        for depth, name in enumerate(path.split(".")):
+            if not hasattr(node, "keys") or name not in node:
+                parent = ".".join(["config", *path.split(".")[:depth]])
+                return unknown(parent, name, node if hasattr(node, "keys") else ())
+            node = node[name]
+    return None
+
+
+def _end(message: str, code: int) -> NoReturn:
     print(" ".join(message.split()), file=sys.stderr)
     sys.exit(code)

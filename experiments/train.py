@@ -26,8 +26,6 @@ _LIST = flags.DEFINE_enum(
 
 def main(argv: Sequence[str]) -> None:
     """Lists names, or trains."""
-    if len(argv) > 1:
-        raise ValueError(f"{argv[1]!r} is not a flag; values are given as --flag=value.")
     if _LIST.value:
         rooms = {
             "methods": methods, "datasets": source, "partitions": partition, "models": models
