@@ -1,0 +1,148 @@
+"""Hand-made records, so that the hooks of a method can be called without a simulation."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_skew.methods.base import Batch, Client, Facts, Round, Setup, View
+from fedjax_skew.models.functional import from_module
+
+CLASSES, DIM, WIDTH = 4, 6, 5
+
+
+class Tiny(nn.Module):
+    """One hidden layer and a head, as the models of the package have it."""
+
+    @nn.compact
+    def __call__(self, x, *, train, where=None):
+        features = nn.tanh(nn.Dense(WIDTH, name="hidden")(x))
+        return nn.Dense(CLASSES, name="head")(features), features
+
+
+@pytest.fixture(scope="session")
+def tiny_model():
+    return from_module(Tiny(), lambda x: x)
+
+
+@pytest.fixture(scope="session")
+def make_params(tiny_model):
+    """``make_params(seed)`` draws parameters of the tiny model."""
+    return lambda seed=0: tiny_model.init(jax.random.key(seed), jnp.zeros((1, DIM)))[0]
+
+
+@pytest.fixture(scope="session")
+def facts():
+    return Facts(
+        num_clients=5,
+        num_classes=CLASSES,
+        cohort_size=2,
+        rounds=3,
+        batch_size=8,
+        momentum=0.0,
+        weight_decay=0.0,
+    )
+
+
+@pytest.fixture(scope="session")
+def make_setup(tiny_model, make_params, facts):
+    """``make_setup(class_counts)`` is what ``init`` sees; 5 clients, 4 classes."""
+
+    def make(class_counts=None):
+        if class_counts is None:
+            class_counts = np.arange(5 * CLASSES).reshape(5, CLASSES)
+        return Setup(facts, tiny_model, make_params(), {}, class_counts, jax.random.key(0))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_client(tiny_model, make_params, facts):
+    """A client with 22 samples of 3 of the 4 classes; keywords change its fields."""
+
+    def make(**changes):
+        counts = jnp.array([12.0, 8.0, 2.0, 0.0])
+        fields = dict(
+            facts=facts,
+            model=tiny_model,
+            params=make_params(),
+            stats={},
+            id=jnp.int32(0),
+            class_counts=counts,
+            num_samples=counts.sum(),
+            num_steps=jnp.int32(3),
+            round=jnp.int32(0),
+            lr=jnp.float32(0.1),
+            key=jax.random.key(1),
+            kept=None,
+            server=None,
+            fold=None,
+            sample_class=None,
+        )
+        return Client(**{**fields, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_view(make_client, make_params):
+    """A batch of 8 rows, the last of them padding, seen by a local model other than the global."""
+
+    def make(client=None, **changes):
+        client = client or make_client()
+        rng = np.random.default_rng(2)
+        labels = jnp.array([0, 1, 0, 2, 1, 0, 1, 3], jnp.int32)
+        where = jnp.arange(8) < 7
+        batch = Batch(jnp.asarray(rng.normal(size=(8, DIM)), jnp.float32), labels, where)
+        batch = changes.pop("batch", batch)
+        params = changes.pop("params", None) or make_params(3)
+        outputs, _ = client.model.apply(params, client.stats, batch.x, train=True)
+        view = View(
+            client=client,
+            params=params,
+            outputs=outputs,
+            batch=batch,
+            scratch=None,
+            step=jnp.int32(0),
+            epoch_start=jnp.bool_(True),
+            key=jax.random.key(4),
+        )
+        return dataclasses.replace(view, **changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_round(tiny_model, make_params, facts):
+    """A round of two clients with equal weights; keywords change its fields."""
+
+    def make(**changes):
+        fields = dict(
+            facts=facts,
+            model=tiny_model,
+            params=make_params(),
+            stats={},
+            mean_delta=make_params(5),
+            mean_stats={},
+            weights=jnp.array([0.5, 0.5]),
+            ids=jnp.array([3, 1]),
+            num_samples=jnp.array([30.0, 10.0]),
+            num_steps=jnp.array([4, 2]),
+            class_counts=jnp.ones((2, CLASSES)),
+            stacked=None,
+            summed=None,
+            client_params=None,
+            client_stats=None,
+            state=None,
+            round=jnp.int32(0),
+            lr=jnp.float32(0.1),
+            key=jax.random.key(6),
+            labelled=None,
+            unlabelled=None,
+        )
+        return Round(**{**fields, **changes})
+
+    return make
