@@ -1,0 +1,1 @@
+"""FedGR's recipe and tables."""

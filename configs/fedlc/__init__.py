@@ -1,0 +1,1 @@
+"""FedLC's recipe and tables."""

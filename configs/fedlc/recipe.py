@@ -1,0 +1,46 @@
+"""How FedLC (Zhang et al., ICML 2022) ran its experiments, as far as the paper says."""
+
+import ml_collections
+
+from configs import tables
+from fedjax_skew.report.reference import Row
+
+REPORTED = "last"
+UNSTATED = (
+    "Participation: all clients in every round.",
+    "Local epochs outside Table 5: 5.",
+    "Momentum, learning rate schedule, augmentation: none.",
+    "Image model outside the ImageNet subset: the two-convolution CNN of FedAvg; Synthetic: "
+    "logistic regression.",
+    "Rounds of the ImageNet subset and of Tables 5 to 7: 400.",
+    "tau: 1. A class that a client lacks drops out of its softmax (the limit of the formula).",
+    "Hyper-parameters of the baselines: their own papers' defaults.",
+    "Dirichlet with the usual balance rule: a client that holds its fair share gets no more.",
+    "Synthetic: FedProx's generator, without a further label skew. FEMNIST: 100 writers drawn at "
+    "random from the data directory.",
+    "Table 5: 10 clients, as its caption says (the text says 20).",
+    "Table 6: CIFAR-10 under dirichlet(beta=0.1), one of four settings its numbers allow.",
+)
+
+
+def config(row: Row) -> ml_collections.ConfigDict:
+    """The configuration of one printed number."""
+    config = tables.start(row)
+    many = row.dataset in ("synthetic", "femnist")
+    if row.dataset == "unstated":
+        config.dataset.name, config.partition = "cifar10", "dirichlet(beta=0.1)"
+    if row.model == "unstated":
+        config.model = "logistic" if row.dataset == "synthetic" else "fedavg_cnn"
+    config.num_clients = int(row.extras.get("num_clients", 100 if many else 20))
+    config.rounds = 300 if many else 400
+    config.local_epochs = int(row.extras.get("local_epochs", 5))
+    config.batch_size = 128
+    config.client_lr = 0.01
+    config.num_seeds = 5
+    config.eval_every = 10
+    return config
+
+
+def measured(row: Row) -> tuple[str, str]:
+    """Which column answers a printed number, and which of its values."""
+    return tables.column(row), REPORTED

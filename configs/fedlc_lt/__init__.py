@@ -1,0 +1,1 @@
+"""FedLC-LT's recipe and tables."""

@@ -1,0 +1,1 @@
+"""FedLF's recipe and tables."""

@@ -1,0 +1,1 @@
+"""FedVLS's recipe and tables."""
