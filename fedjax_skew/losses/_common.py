@@ -4,6 +4,8 @@ Every mask acts on logits before the softmax and never on probabilities after it
 class left out has probability exactly zero and passes back a gradient of exactly zero.
 """
 
+import operator
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -43,6 +45,17 @@ def check_positive(**numbers: object) -> None:
     for name, number in numbers.items():
         if isinstance(number, (int, float)) and not number > 0:
             raise ValueError(f"{name} must be above 0, got {number}.")
+
+
+def check_count(name: str, number: int, low: int, high: int | None = None) -> None:
+    """Raises if a static number is no integer in ``low..high``."""
+    try:
+        inside = low <= operator.index(number) and (high is None or number <= high)
+    except TypeError:
+        inside = False
+    if not inside:
+        allowed = f"at least {low}" if high is None else f"in {low}..{high}"
+        raise ValueError(f"{name} must be an integer {allowed}, got {number!r}.")
 
 
 def batch(logits: jax.Array, labels: ArrayLike, name: str = "logits") -> jax.Array:
@@ -85,7 +98,7 @@ def members(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
 
 def one_hot(labels: jax.Array, num_classes: int) -> jax.Array:
     """Boolean ``[..., C]``, true at the label; a label out of range matches no class."""
-    return labels[..., None] == jnp.arange(num_classes, dtype=labels.dtype)
+    return labels[..., None] == jnp.arange(num_classes)
 
 
 def log_softmax(logits: jax.Array, keep: jax.Array | None = None) -> jax.Array:

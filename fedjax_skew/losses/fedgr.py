@@ -60,7 +60,7 @@ def unbalanced_softmax(
     positive = jnp.where(present, counts, 1)
     if scale == "paper":
         return _common.negative_log_likelihood(counts.sum() / positive * logits, labels, present)
-    largest = jnp.maximum(counts.max(), 1)
+    largest = jnp.where(present.any(), counts.max(), 1)
     smallest = jnp.where(present, counts, largest).min()
     factor = smallest * jnp.where(present, 1 / positive, 0.25 / largest)
     return _common.negative_log_likelihood(factor * logits, labels)

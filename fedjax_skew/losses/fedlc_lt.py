@@ -10,7 +10,6 @@ one of distillation. The server's part is in ``fedlc_lt_server.py``.
 """
 
 import math
-import operator
 
 import jax
 import jax.numpy as jnp
@@ -105,8 +104,7 @@ def synthetic_logits(
         raise ValueError(f"mean_logits must have a client axis, got shape {values.shape}.")
     size = values.shape[0]
     _common.check_shape("distances", distances, (size, size), "clients, clients")
-    if not 1 <= operator.index(num_neighbors) < size:
-        raise ValueError(f"num_neighbors must be in 1..{size - 1}, got {num_neighbors}.")
+    _common.check_count("num_neighbors", num_neighbors, 1, size - 1)
     reach = jnp.where(jnp.eye(size, dtype=bool), jnp.inf, distances)
     negated, nearest = jax.lax.top_k(-reach, num_neighbors)
     known = jnp.isfinite(negated)

@@ -1,7 +1,5 @@
 """Losses of the baselines on features: MOON's contrast and FedMR's manifold reshaping."""
 
-import operator
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -90,8 +88,7 @@ def manifold_reshaping(
     (features,) = _common.floats(features=features)
     _common.check_rank("features", features, 2)
     labels = _common.batch(features, labels, "features")
-    if operator.index(num_classes) < 1:
-        raise ValueError(f"num_classes must be above 0, got {num_classes}.")
+    _common.check_count("num_classes", num_classes, 1)
     size, width = features.shape
     if width < 2:
         return jnp.zeros((), features.dtype)

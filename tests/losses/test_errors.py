@@ -1,0 +1,114 @@
+"""Wrong input raises a ValueError that names the argument, also while tracing."""
+
+import jax
+import numpy as np
+import pytest
+
+from fedjax_skew import losses
+
+F, I = np.zeros((4, 3), np.float32), np.zeros(4, np.int32)
+N = np.array([3, 0, 1])
+TABLE, CENTERS, HELD = np.zeros((3, 3)), np.zeros((3, 3)), np.ones(3, bool)
+STACK = np.zeros((2, 3, 3))
+
+CALLS = {
+    "integer logits": ("logits", lambda: losses.cross_entropy(I[:, None], I)),
+    "float labels": ("labels", lambda: losses.cross_entropy(F, I.astype(np.float32))),
+    "too few labels": ("labels", lambda: losses.cross_entropy(F, I[:3])),
+    "one-hot labels": ("labels", lambda: losses.cross_entropy(F, F.astype(np.int32))),
+    "scalar logits": ("logits", lambda: losses.cross_entropy(np.float32(1), 0)),
+    "no classes": ("logits", lambda: losses.cross_entropy(F[:, :0], I)),
+    "too many counts": ("class_counts", lambda: losses.fedlc(F, I, np.ones(4))),
+    "counts per row": ("class_counts", lambda: losses.balanced_softmax(F, I, np.ones((4, 3)))),
+    "boolean counts": ("class_counts", lambda: losses.balanced_softmax(F, I, N > 0)),
+    "counts of FedRS": ("class_counts", lambda: losses.restricted_softmax(F, I, N[:2])),
+    "counts of FedLF": ("class_counts", lambda: losses.adaptive_logit(F, I, N[:2])),
+    "counts of FedGR": ("class_counts", lambda: losses.unbalanced_softmax(F, I, N[:2])),
+    "counts of CalFAT": ("class_counts", lambda: losses.calfat(F, I, N[:2])),
+    "zero floor": ("min_count", lambda: losses.fedlc(F, I, N, min_count=0)),
+    "zero eps": ("eps", lambda: losses.balanced_softmax(F, I, N, eps=0.0)),
+    "unknown scale": ("scale", lambda: losses.unbalanced_softmax(F, I, N, scale="min")),
+    "labels of focal": ("labels", lambda: losses.focal(F, I[:2])),
+    "teacher's classes": (
+        "teacher_logits",
+        lambda: losses.vacant_class_distillation(F, F[:, :2], N),
+    ),
+    "teacher's dtype": ("teacher_logits", lambda: losses.distillation(F, F.astype(np.int32))),
+    "teacher's rows": ("teacher_logits", lambda: losses.not_true_distillation(F, F[:2], I)),
+    "no teacher": ("teacher_logits", lambda: losses.label_masking_distillation(F, None, I, N)),
+    "counts of FedLMD": (
+        "class_counts",
+        lambda: losses.label_masking_distillation(F, F, I, N[:2]),
+    ),
+    "temperature": ("temperature", lambda: losses.distillation(F, F, temperature=0.0)),
+    "rank of a batch": ("logits", lambda: losses.logit_suppression(F[0], I[0], N)),
+    "mask per entry": ("where", lambda: losses.logit_suppression(F, I, N, where=F > 0)),
+    "short mask": ("where", lambda: losses.fedvls(F, F, I, N, where=np.ones(3, bool))),
+    "teacher of FedVLS": ("teacher_logits", lambda: losses.fedvls(F, F[:2], I, N)),
+    "rank of features": ("features", lambda: losses.feature_decorrelation(F[0])),
+    "labels of features": ("labels", lambda: losses.class_center(F, I[:2], CENTERS, HELD)),
+    "width of centres": ("centers", lambda: losses.class_center(F, I, CENTERS[:, :2], HELD)),
+    "rank of centres": ("centers", lambda: losses.class_center(F, I, CENTERS[0], HELD)),
+    "presence": ("present", lambda: losses.class_center(F, I, CENTERS, HELD[:2])),
+    "rows of features": ("features", lambda: losses.fedlf(F, F[:2], I, N, CENTERS, HELD)),
+    "classes of centres": ("centers", lambda: losses.fedlf(F, F, I, N, CENTERS[:2], HELD)),
+    "rank of heads": ("heads", lambda: losses.gravitation(F, HELD)),
+    "presence of heads": ("present", lambda: losses.gravitation(STACK, HELD)),
+    "rank of means": ("mean", lambda: losses.logit_wasserstein(TABLE, TABLE, HELD)),
+    "shape of variances": ("var", lambda: losses.logit_wasserstein(STACK, STACK[:1], HELD)),
+    "presence of means": ("present", lambda: losses.logit_wasserstein(STACK, STACK, HELD)),
+    "shape of distances": (
+        "distances",
+        lambda: losses.synthetic_logits(STACK, TABLE, num_neighbors=1),
+    ),
+    "too many neighbours": (
+        "num_neighbors",
+        lambda: losses.synthetic_logits(STACK, TABLE[:2, :2], num_neighbors=2),
+    ),
+    "part of a neighbour": (
+        "num_neighbors",
+        lambda: losses.synthetic_logits(STACK, TABLE[:2, :2], num_neighbors=0.5),
+    ),
+    "synthetic logits": ("synthetic", lambda: losses.local_logit_calibration(F, I, TABLE[:2])),
+    "local mean": ("local_mean", lambda: losses.class_importance_weights(F, F, HELD)),
+    "synthetic mean": ("synthetic", lambda: losses.class_importance_weights(TABLE, F, HELD)),
+    "query's scale": ("scale", lambda: losses.class_query(F, np.ones(2), np.ones(3))),
+    "query's bias": ("bias", lambda: losses.class_query(F, np.ones(3), np.ones(2))),
+    "client weights": (
+        "weights",
+        lambda: losses.ensemble_logits(STACK, np.ones(3), TABLE[:2], np.ones(2)),
+    ),
+    "client directions": (
+        "r",
+        lambda: losses.ensemble_logits(STACK, np.ones(2), TABLE, np.ones(2)),
+    ),
+    "client norms": (
+        "client_norms",
+        lambda: losses.ensemble_logits(STACK, np.ones(2), TABLE[:2], np.ones(3)),
+    ),
+    "calibrated teacher": (
+        "teacher_logits",
+        lambda: losses.calibration_distillation(F, F[:, :2]),
+    ),
+    "global features": ("z_global", lambda: losses.model_contrastive(F, F[:2], F)),
+    "previous features": ("z_previous", lambda: losses.model_contrastive(F, F, F[:, :2])),
+    "number of classes": ("num_classes", lambda: losses.manifold_reshaping(F, I, 0)),
+    "labels of FedMR": ("labels", lambda: losses.manifold_reshaping(F, I[:2], 3)),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_message_names_the_argument(case):
+    argument, call = CALLS[case]
+    with pytest.raises(ValueError, match=rf"^{argument}\b"):
+        call()
+
+
+def test_errors_appear_when_a_call_is_traced():
+    with pytest.raises(ValueError, match=r"class_counts must have shape \(3,\)"):
+        jax.jit(losses.fedlc)(F, I, np.ones(4))
+
+
+def test_array_likes_are_accepted():
+    value = losses.balanced_softmax([[0.0, 0.0]], [1], [3, 1])
+    np.testing.assert_allclose(value, np.log(4), rtol=1e-6)

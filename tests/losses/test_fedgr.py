@@ -1,0 +1,132 @@
+"""FedGR: the softmax and the regulariser against plain formulas."""
+
+import jax
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedjax_skew import losses
+
+skewed = st.lists(st.sampled_from([0, 1, 3, 50]), min_size=5, max_size=5).filter(any)
+
+
+def unbalanced(logits, labels, counts, scale="paper"):
+    present = counts > 0
+    smallest, largest = counts[present].min(), counts.max()
+    result = []
+    for f, y in zip(logits, labels, strict=True):
+        scores = {}
+        for c, n in enumerate(counts):
+            if n and scale == "paper":
+                scores[c] = counts.sum() / n * f[c]
+            elif n:
+                scores[c] = smallest / n * f[c]
+            elif scale == "max":
+                scores[c] = 0.25 * smallest / largest * f[c]
+        top = max(scores.values())
+        result.append(np.log(sum(np.exp(s - top) for s in scores.values())) + top - scores[y])
+    return np.array(result)
+
+
+def published_scale(counts):
+    # The steps of the published code: share, zeros replaced by 4, inverse, divided by its maximum.
+    share = counts / counts.sum()
+    share = share / share.max()
+    factor = 1 / np.where(share == 0, 4, share)
+    return factor / factor.max()
+
+
+def gravitation(heads, present, anchors=None):
+    anchors = heads if anchors is None else anchors
+    num_clients, num_classes, _ = heads.shape
+    total = 0.0
+    for k in range(num_clients):
+        for i in np.flatnonzero(present[k]):
+            v = anchors[k, i]
+            same, other = 0.0, 0.0
+            for z in range(num_clients):
+                for j in range(num_classes):
+                    if z != k and present[z, j]:
+                        force = np.exp(heads[z, j] @ v)
+                        same += force * (i == j)
+                        other += force * (i != j)
+            if same:
+                total += np.log(same / (same + other))
+            total += np.log(np.exp(v @ v) / (np.exp(v @ v) + other))
+    return -total
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(counts=skewed, size=st.sampled_from([1, 6]), seed=st.integers(0, 99))
+def test_softmax_equals_its_formula(agrees, problem, counts, size, seed):
+    p = problem(counts=counts, size=size, seed=seed)
+    args = p["logits"], p["labels"], p["counts"]
+    agrees(losses.unbalanced_softmax, unbalanced, *args)
+    agrees(losses.unbalanced_softmax, unbalanced, *args, scale="max")
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(counts=skewed)
+def test_max_scale_is_that_of_the_published_code(problem, counts):
+    p = problem(counts=counts)
+    value = losses.unbalanced_softmax(p["logits"], p["labels"], p["counts"], scale="max")
+    moved = published_scale(p["counts"]) * p["logits"]
+    plain = losses.cross_entropy(moved.astype(np.float32), p["labels"])
+    np.testing.assert_allclose(value, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_softmax_depends_on_the_share_of_counts_only(problem):
+    p = problem()
+    for scale in ("paper", "max"):
+        value = losses.unbalanced_softmax(p["logits"], p["labels"], p["counts"], scale=scale)
+        shares = p["counts"] / p["counts"].sum()
+        again = losses.unbalanced_softmax(p["logits"], p["labels"], shares, scale=scale)
+        np.testing.assert_allclose(again, value, rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 999), clients=st.sampled_from([1, 4]))
+def test_gravitation_equals_its_formula(agrees, problem, seed, clients):
+    p = problem(clients=clients, seed=seed)
+    agrees(losses.gravitation, gravitation, p["heads"], p["held"])
+
+
+def test_gravitation_gradient_moves_the_others_around_fixed_anchors(problem, double):
+    p = problem(seed=2)
+    heads, held = p["heads"].astype(np.float64), p["held"]
+    direction, step = np.random.default_rng(0).normal(size=heads.shape), 1e-6
+    ahead = gravitation(heads + step * direction, held, anchors=heads)
+    behind = gravitation(heads - step * direction, held, anchors=heads)
+    with double():
+        gradient = np.asarray(jax.grad(losses.gravitation)(heads, held))
+    np.testing.assert_allclose(np.vdot(gradient, direction), (ahead - behind) / (2 * step), 1e-6)
+
+
+def test_gravitation_skips_absent_rows(problem):
+    p = problem()
+    spoilt = np.where(p["held"][..., None], p["heads"], np.nan)
+    value, gradient = jax.value_and_grad(losses.gravitation)(spoilt, p["held"])
+    np.testing.assert_array_equal(value, losses.gravitation(p["heads"], p["held"]))
+    np.testing.assert_array_equal(np.asarray(gradient)[~p["held"]], 0)
+
+
+def test_gravitation_of_one_class_is_zero(problem):
+    p = problem()
+    only = np.zeros_like(p["held"])
+    only[:, 1] = True
+    np.testing.assert_allclose(losses.gravitation(p["heads"], only), 0, atol=1e-6)
+
+
+def test_gravitation_does_not_overflow_for_long_rows(problem):
+    p = problem(scale=300.0)
+    value, gradient = jax.value_and_grad(losses.gravitation)(p["heads"], p["held"])
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+
+
+def test_gravitation_ignores_the_order_of_clients_and_classes(problem):
+    p = problem()
+    clients, classes = np.array([2, 0, 3, 1]), np.array([3, 0, 4, 1, 2])
+    value = losses.gravitation(p["heads"], p["held"])
+    moved = losses.gravitation(p["heads"][clients][:, classes], p["held"][clients][:, classes])
+    np.testing.assert_allclose(moved, value, rtol=1e-5)

@@ -1,0 +1,85 @@
+"""FedLC against a plain formula, and the properties that follow from it."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedjax_skew import losses
+
+skewed = st.lists(st.sampled_from([0, 1, 3, 50, 10**6]), min_size=5, max_size=5).filter(any)
+
+
+def reference(logits, labels, counts, tau=1.0, min_count=None, exclude_true=False):
+    result = []
+    for f, y in zip(logits, labels, strict=True):
+        top, bottom = 0.0, 0.0
+        for c, n in enumerate(counts):
+            n = n if min_count is None else max(n, min_count)
+            weight = np.exp(f[c] - tau * n**-0.25) if n > 0 else 0.0
+            top += weight * (c == y)
+            bottom += weight * (c != y or not exclude_true)
+        result.append(-np.log(top / bottom) if top > 0 and bottom > 0 else 0.0)
+    return np.array(result)
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(counts=skewed, size=st.sampled_from([1, 6]), seed=st.integers(0, 99))
+def test_equals_the_formula(agrees, problem, counts, size, seed):
+    p = problem(counts=counts, size=size, seed=seed, scale=3.0)
+    args = p["logits"], p["labels"], p["counts"]
+    agrees(losses.fedlc, reference, *args)
+    agrees(losses.fedlc, reference, *args, tau=0.1, min_count=1e-5)
+    agrees(losses.fedlc, reference, *args, tau=0.5, exclude_true=True)
+
+
+def test_hand_computed_margin():
+    # Margins 1/2 and 1: the logits become 0.5 and -1, the third class is gone.
+    value = losses.fedlc(np.array([1.0, 0.0, 9.0]), 0, np.array([16, 1, 0]))
+    np.testing.assert_allclose(value, np.log1p(np.exp(-1.5)), rtol=1e-6)
+
+
+def test_equal_counts_give_cross_entropy(problem):
+    p = problem(counts=(4, 4, 4, 4, 4))
+    plain = losses.cross_entropy(p["logits"], p["labels"])
+    np.testing.assert_allclose(
+        losses.fedlc(p["logits"], p["labels"], p["counts"]), plain, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("exclude_true", [False, True])
+def test_shift_of_all_logits_changes_nothing(problem, exclude_true):
+    p = problem()
+    value = losses.fedlc(p["logits"], p["labels"], p["counts"], exclude_true=exclude_true)
+    moved = losses.fedlc(p["logits"] + 7, p["labels"], p["counts"], exclude_true=exclude_true)
+    np.testing.assert_allclose(moved, value, rtol=1e-4, atol=1e-5)
+
+
+def test_order_of_classes_does_not_matter(problem):
+    p = problem()
+    order = np.array([3, 0, 4, 1, 2])
+    value = losses.fedlc(p["logits"], p["labels"], p["counts"])
+    labels = np.argsort(order)[p["labels"]]
+    moved = losses.fedlc(p["logits"][:, order], labels, p["counts"][order])
+    np.testing.assert_allclose(moved, value, rtol=1e-5, atol=1e-6)
+
+
+def test_vacant_classes_receive_no_gradient(problem):
+    p = problem()
+    gradient = jax.grad(lambda x: losses.fedlc(x, p["labels"], p["counts"]).sum())(p["logits"])
+    vacant = p["counts"] == 0
+    np.testing.assert_array_equal(np.asarray(gradient)[:, vacant], 0)
+    assert (np.asarray(gradient)[:, ~vacant] != 0).all()
+
+
+def test_tiny_min_count_is_nearly_dropping_out(problem):
+    p = problem()
+    dropped = losses.fedlc(p["logits"], p["labels"], p["counts"])
+    floored = losses.fedlc(p["logits"], p["labels"], p["counts"], min_count=1e-8)
+    np.testing.assert_allclose(floored, dropped, rtol=1e-5)
+
+
+def test_literal_form_has_no_lower_bound():
+    value = losses.fedlc(np.array([100.0, 0.0]), 0, np.array([1, 1]), exclude_true=True)
+    np.testing.assert_allclose(value, -100)
