@@ -41,7 +41,7 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
-        "test": ["hypothesis>=6.100", "mypy>=1.10", "pytest>=8.0", "ruff>=0.6"],
+        "test": ["hypothesis>=6.100", "mypy>=1.10", "pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6"],
         "prepare": ["tensorflow>=2.16"],
         "bench": ["torch>=2.2"],
         "ray": ["ray>=2.30"],

@@ -65,6 +65,11 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
 def _parse(argv: Sequence[str]) -> list[str]:
     """absl's parser; a wrong flag or configuration field ends in one sentence."""
+    for arg in argv:
+        path = arg.removeprefix("--config=").split(":")[0]
+        if arg.startswith("--config=") and not pathlib.Path(path).is_file():
+            _end(f"config={path!r} is not a file; name a file such as configs/quickstart.py.",
+                 EXIT_BAD_INPUT)
     try:
         return flags.FLAGS(list(argv))
     except Exception as error:  # Whatever a configuration file raises is the user's to mend.

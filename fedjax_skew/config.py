@@ -57,6 +57,7 @@ def default_config() -> ml_collections.ConfigDict:
     config.eval_batch_size = 500
     config.eval_train = False  # also the accuracy on the training pool
     config.eval_clients = 10  # clients whose own models are evaluated, where a method has them
+    config.eval_local = 0  # clients evaluated before and after their local update
     config.group_thresholds = (0, 0)  # class sizes (upper, lower); (0, 0) means thirds
     config.on_nonfinite = "stop"  # or "skip" that client, or "continue"
 
@@ -162,6 +163,7 @@ RULES = {
     "eval_batch_size": _whole(1, 2**20),
     "eval_train": _flag(),
     "eval_clients": _whole(0),
+    "eval_local": _whole(0),
     "group_thresholds": _thresholds(),
     "on_nonfinite": _choice("stop", "skip", "continue"),
     "checkpoint_every": _whole(0),

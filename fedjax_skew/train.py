@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 from fedjax_skew.config import used_hparams
 from fedjax_skew.core import checkpoint, rundir
 from fedjax_skew.core.evaluate import TestSet, batches, evaluate, evaluate_clients
+from fedjax_skew.core.inspect import local_scores, spread_clients
 from fedjax_skew.core.mesh import replicate
 from fedjax_skew.core.problem import (
     Phase,
@@ -97,6 +98,7 @@ class _Programs:
     rounds: Any
     scores: Any
     clients: Any
+    local: Any
 
 
 class _Run:
@@ -187,12 +189,17 @@ class _Run:
         if phase.method.personal and self.config.eval_clients:
             number = min(self.config.eval_clients, self.problem.facts.num_clients)
             clients = jax.jit(
-                lambda state, test: evaluate_clients(phase.work, state, test, jnp.arange(number)),
+                functools.partial(evaluate_clients, phase.work, clients=jnp.arange(number)),
                 out_shardings=everywhere,
+            )
+        local = None
+        if self.config.eval_local:
+            local = jax.jit(
+                functools.partial(local_scores, phase.work), out_shardings=everywhere
             )
         self.compile_seconds += time.time() - began
         self.bar.set_postfix_str("")
-        return _Programs(rounds, scores, clients)
+        return _Programs(rounds, scores, clients, local)
 
     def _evaluate(
         self, phase: Phase, programs: _Programs, state: State, report: RoundReport, began: float
@@ -204,8 +211,18 @@ class _Run:
         if train:
             line["train_accuracy"] = classification.accuracy(np.asarray(train[0].confusion))
         if programs.clients:
-            own = np.asarray(programs.clients(state, self.tests[0]).confusion)
+            own = programs.clients(state, self.data, self.keys, self.tests[0])
+            own = np.asarray(own.confusion)
             line |= summary.personal_columns(own, self.problem.data.class_counts[:, : own.shape[1]])
+        if programs.local:
+            who = spread_clients(self.problem.facts.num_clients, self.config.eval_local)
+            found = programs.local(state, self.data, self.keys, self.tests[0], who)
+            line |= summary.local_columns(
+                np.asarray(found.before.confusion),
+                np.asarray(found.after.confusion),
+                np.asarray(found.deviating),
+                self.problem.data.class_counts[:, np.asarray(who)],
+            )
         line |= {
             "train_loss": report.loss[-1],
             "update_norm": report.update_norm[-1],

@@ -38,6 +38,7 @@ def whole(config, blobs, tmp_path_factory):
     """An uninterrupted run with every output switched on."""
     config = config.copy_and_resolve_references()
     config.tensorboard = config.figures = config.eval_train = True
+    config.eval_local = 2
     workdir = tmp_path_factory.mktemp("whole")
     train_and_evaluate(config, workdir, dataset=blobs, progress=False)
     return workdir
@@ -52,6 +53,7 @@ def test_the_directory_holds_everything(whole):
     assert set(lines[0]) <= set(COLUMNS)
     assert len(lines[-1]["accuracy"]) == 2 and np.shape(lines[-1]["confusion"]) == (2, 3, 3)
     assert np.sum(lines[-1]["confusion"][0]) == 90
+    assert lines[-1]["local_after_majority"][0] >= lines[0]["local_before_majority"][0]
     for field in ("method", "dataset", "partition", "partition_hash", "seeds", "accuracy",
                   "macro_f1", "per_class_accuracy", "versions", "device", "train_accuracy",
                   "initial_params_hash", "final_params_hash"):

@@ -1,7 +1,7 @@
 """Checkpoints: orbax writes them, a digest proves them whole.
 
-``checkpoints/<round>/`` is an orbax directory, ``checkpoints/<round>.json`` its format version and the
-SHA-256 of every file. The digest is written last, so a directory without one is not a checkpoint.
+``checkpoints/<round>/`` is an orbax directory, ``checkpoints/<round>.json`` its format version and
+the SHA-256 of every file. The digest is written last: a directory without one is no checkpoint.
 """
 
 import hashlib

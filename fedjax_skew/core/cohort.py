@@ -30,8 +30,8 @@ def schedule(
         clients_per_chunk: upper bound of the chunk size c.
 
     Returns:
-        Items ``[D, R, c]``, their flat positions ``[D, R, c]`` in the cohort (``S * M`` for padding),
-        and the place ``[S * M]`` of each cohort member in the flattened items.
+        Items ``[D, R, c]``, their flat positions ``[D, R, c]`` in the cohort (``S * M`` for
+        padding), and the place ``[S * M]`` of each cohort member in the flattened items.
     """
     num_seeds, size = cohort.shape
     total = num_seeds * size

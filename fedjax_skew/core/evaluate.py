@@ -72,9 +72,15 @@ def evaluate_clients(
 
     models = jax.vmap(own)(state.params, state.stats, state.kept)
     flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
-    scores = _score(work, flat, test, plain=True)
-    num = clients.shape[0]
-    return jax.tree.map(lambda a: a.reshape(-1, num, *a.shape[1:]), scores)
+    size = clients.shape[0]
+    return jax.tree.map(
+        lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(work, flat, test)
+    )
+
+
+def score_models(work: RoundWork, models: PyTree, test: TestSet) -> Scores:
+    """Scores ``[n, ...]`` of stacked ``(params, stats)`` ``[n, ...]`` by plain forward passes."""
+    return _score(work, models, test, plain=True)
 
 
 def _evaluated(work, state: State, data, keys, final) -> PyTree:

@@ -92,6 +92,7 @@ def build(
         batch_size=config.batch_size,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
+        keep_momentum=config.keep_momentum and config.momentum > 0,
     )
     if config.batch_norm == "local":
         method = compose([method, local_statistics()])
@@ -186,12 +187,10 @@ def initial_state(problem: Problem) -> State:
 def phase_state(problem: Problem, phase: Phase, params: Any, stats: Any) -> State:
     """The state of a phase that starts from given models ``[S, ...]``."""
     method, facts = phase.method, problem.facts
-    states = [
-        method.init(setup) if method.init else None
-        for setup in setups(problem, phase, params, stats)
-    ]
-    server = trees.stack([s.server for s in states]) if method.init else None
-    kept = trees.stack([s.kept for s in states]) if method.init else None
+    server = kept = None
+    if method.init:
+        states = [method.init(setup) for setup in setups(problem, phase, params, stats)]
+        server, kept = trees.stack([s.server for s in states]), trees.stack([s.kept for s in states])
     momentum = None
     if phase.work.local.keep_momentum:
         momentum = jax.vmap(phase.work.local.optimizer.init)(params)
@@ -223,6 +222,7 @@ def setups(problem: Problem, phase: Phase, params: Any, stats: Any) -> list[Setu
 def next_phase(problem: Problem, ended: Phase, state: State) -> State:
     """Carries a state over the border between two phases."""
     phase = problem.phases[problem.phases.index(ended) + 1]
+    assert ended.method.then is not None
     made = [
         ended.method.then.transition(
             setup,
@@ -262,8 +262,8 @@ def _work(config, facts: Facts, method: Method, model: Model) -> RoundWork:
         model=model,
         method=method,
         optimizer=make_optimizer(config),
-        local_epochs=config.local_epochs,
-        local_steps=config.local_steps,
+        local_epochs=0 if method.local_steps else config.local_epochs,
+        local_steps=method.local_steps or config.local_steps,
         drop_last=config.drop_last,
         augment=lambda x, key: augment.augment(config.augment, x, key),
         keep_momentum=config.keep_momentum and config.momentum > 0,

@@ -9,7 +9,7 @@ Sums are reduced chunk by chunk, so memory is O(chunk) unless a method asks for 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -105,7 +105,7 @@ class RoundWork:
     local: LocalWork
     mesh: Mesh
     clients_per_chunk: int
-    schedule: Callable[[jax.Array], jax.Array]
+    schedule: Callable[[Any], Any]
     stop_nonfinite: bool = True
 
 
@@ -128,8 +128,8 @@ def run_rounds(
         until: int32, number of the first round that is not run.
 
     Returns:
-        The new state, and reports ``[length, ...]`` of which the first ``until - state.round`` (or up
-        to the first non-finite round) are filled.
+        The new state, and reports ``[length, ...]`` of which the first ``until - state.round`` (or
+        up to the first non-finite round) are filled.
     """
     first = state.round
     one_round = jax.jit(functools.partial(run_round, work))
@@ -239,9 +239,13 @@ def _train_device(
 
         def total(tree, weight):
             by_seed = member * weight
-            return jax.tree.map(
-                lambda a: jnp.einsum("sc,c...->s...", by_seed, a.astype(jnp.float32),
-                                     precision="highest"), tree)
+
+            def contract(a):
+                return jnp.einsum(
+                    "sc,c...->s...", by_seed, a.astype(jnp.float32), precision="highest"
+                )
+
+            return jax.tree.map(contract, tree)
 
         ones = jnp.ones_like(out.weight)
         inverse = 1.0 / jnp.maximum(out.report.delta_norm, 1e-12)

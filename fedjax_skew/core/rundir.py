@@ -18,6 +18,7 @@ MAY_CHANGE = (
     "eval_batch_size",
     "eval_train",
     "eval_clients",
+    "eval_local",
     "group_thresholds",
     "on_nonfinite",
     "checkpoint_every",
@@ -109,8 +110,9 @@ def check_config(workdir: pathlib.Path, config: dict[str, Any]) -> None:
             free = field in MAY_CHANGE and not (field == "rounds" and _needs_rounds(config))
             if not free:
                 raise ValueError(
-                    f"{field}={_get(config, field)!r} differs from {_get(old, field)!r}, with which "
-                    f"workdir={str(workdir)!r} was started; use the old value or another workdir."
+                    f"{field}={_get(config, field)!r} differs from {_get(old, field)!r}, with "
+                    f"which workdir={str(workdir)!r} was started; use the old value or another "
+                    "workdir."
                 )
     write_json(path, config)
 

@@ -11,41 +11,82 @@ from typing import Any
 from fedjax_skew.errors import unknown
 from fedjax_skew.methods.base import Method
 from fedjax_skew.methods.calfat import calfat
+from fedjax_skew.methods.ccvr import ccvr
 from fedjax_skew.methods.composition import compose
+from fedjax_skew.methods.creff import creff
 from fedjax_skew.methods.fedavg import fedavg
+from fedjax_skew.methods.fedbe import fedbe
 from fedjax_skew.methods.fedbn import fedbn
+from fedjax_skew.methods.fedconcat import fedconcat
 from fedjax_skew.methods.fedcurv import fedcurv
+from fedjax_skew.methods.feddf import feddf
 from fedjax_skew.methods.feddyn import feddyn
+from fedjax_skew.methods.fedexp import fedexp
+from fedjax_skew.methods.fedgc import fedgc
+from fedjax_skew.methods.fedgen import fedgen
+from fedjax_skew.methods.fedgf import fedgf
+from fedjax_skew.methods.fedgr import fedgr
+from fedjax_skew.methods.fedic import fedic
 from fedjax_skew.methods.fedlc import fedlc
+from fedjax_skew.methods.fedlc_lt import fedlc_lt
 from fedjax_skew.methods.fedlf import fedlf
 from fedjax_skew.methods.fedlmd import fedlmd, fedlmd_tf
 from fedjax_skew.methods.fedmr import fedmr
+from fedjax_skew.methods.fednova import fednova
 from fedjax_skew.methods.fedntd import fedntd
+from fedjax_skew.methods.fedopt import fedadagrad, fedadam, fedavgm, fedopt, fedyogi
 from fedjax_skew.methods.fedprox import fedprox
 from fedjax_skew.methods.fedrs import fedrs
+from fedjax_skew.methods.fedsam import fedasam, fedsam
 from fedjax_skew.methods.fedvls import fedvls
 from fedjax_skew.methods.focal import focal
 from fedjax_skew.methods.logit_adjust import logit_adjust
 from fedjax_skew.methods.moon import moon
+from fedjax_skew.methods.perfedavg import perfedavg
+from fedjax_skew.methods.pfedme import pfedme
+from fedjax_skew.methods.scaffold import scaffold
 
 REGISTRY: dict[str, Callable[..., Method]] = {
     "calfat": calfat,
+    "ccvr": ccvr,
+    "creff": creff,
+    "fedadagrad": fedadagrad,
+    "fedadam": fedadam,
+    "fedasam": fedasam,
     "fedavg": fedavg,
+    "fedavgm": fedavgm,
+    "fedbe": fedbe,
     "fedbn": fedbn,
+    "fedconcat": fedconcat,
     "fedcurv": fedcurv,
+    "feddf": feddf,
     "feddyn": feddyn,
+    "fedexp": fedexp,
+    "fedgc": fedgc,
+    "fedgen": fedgen,
+    "fedgf": fedgf,
+    "fedgr": fedgr,
+    "fedic": fedic,
     "fedlc": fedlc,
+    "fedlc_lt": fedlc_lt,
     "fedlf": fedlf,
     "fedlmd": fedlmd,
     "fedlmd_tf": fedlmd_tf,
     "fedmr": fedmr,
+    "fednova": fednova,
     "fedntd": fedntd,
+    "fedopt": fedopt,
     "fedprox": fedprox,
     "fedrs": fedrs,
+    "fedsam": fedsam,
     "fedvls": fedvls,
+    "fedyogi": fedyogi,
     "focal": focal,
     "logit_adjust": logit_adjust,
     "moon": moon,
+    "perfedavg": perfedavg,
+    "pfedme": pfedme,
+    "scaffold": scaffold,
 }
 
 

@@ -10,10 +10,10 @@ server rule           ``weight`` and ``server`` make the next model, ``absorb`` 
 evaluation            ``evaluated`` and ``predict`` for the global model, ``personal`` per client
 ====================  ======================================================================
 
-``loss``, ``step``, ``start``, ``weight``, ``server`` and the evaluation hooks exist once; the others
-add up, so any objective goes with any local rule and any server rule (``composition.py``).
+``loss``, ``step``, ``start``, ``weight``, ``server`` and the evaluation hooks exist once; the
+others add up, so any objective goes with any local rule and any server rule (``composition.py``).
 State comes in two kinds. ``kept`` belongs to one client and is stored with a leading client axis;
-``server`` is one pytree that every client may read. Both are created by ``init``.
+``server`` is one pytree that every client may read. ``init`` creates both.
 """
 
 import dataclasses
@@ -45,7 +45,10 @@ class Batch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Numbers of the run that never change, known when the program is traced."""
+    """Numbers of the run that never change, known when the program is traced.
+
+    ``keep_momentum`` says that clients keep the momentum of their last round.
+    """
 
     num_clients: int
     num_classes: int
@@ -54,6 +57,7 @@ class Facts:
     batch_size: int
     momentum: float
     weight_decay: float
+    keep_momentum: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +106,9 @@ class Client:
         key: PRNG key of (seed, round, client).
         kept: this method's state kept by the client.
         server: this method's server state, as broadcast.
-        fold: ``fold(fn, init)`` runs ``carry = fn(carry, batch)`` once over the client's data in a
-            fixed order, without augmentation; padded batches leave the carry as it is.
+        fold: ``fold(fn, init, key=None)`` runs ``carry = fn(carry, batch)`` once over the client's
+            data, sorted by class or shuffled by ``key``, without augmentation; padded batches leave
+            the carry as it is.
         sample_class: ``sample_class(key, c, size)`` draws a ``Batch`` of this client's samples of
             class ``c`` with replacement; ``where`` is False if it has none.
     """
@@ -121,7 +126,7 @@ class Client:
     key: jax.Array
     kept: PyTree
     server: PyTree
-    fold: Callable[[Callable[[PyTree, Batch], PyTree], PyTree], PyTree]
+    fold: Callable[..., PyTree]
     sample_class: Callable[[jax.Array, jax.Array, int], Batch]
 
     def teacher(self, batch: Batch, *, train: bool = False) -> Outputs:
@@ -278,8 +283,8 @@ class Round:
     round: jax.Array
     lr: jax.Array
     key: jax.Array
-    labelled: tuple[jax.Array, jax.Array] | None
-    unlabelled: jax.Array | None
+    labelled: Any
+    unlabelled: Any
 
 
 class ServerResult(NamedTuple):
@@ -318,8 +323,8 @@ class Then:
         rounds: how many rounds the phase before it lasts.
         method: the method of the next phase.
         model: ``model(model) -> Model`` of the next phase.
-        transition: ``(setup, params, stats, server) -> (params, stats)`` for one seed; ``setup`` and
-            ``server`` are those of the phase that ends.
+        transition: ``(setup, params, stats, server) -> (params, stats)`` for one seed; ``setup``
+            and ``server`` are those of the phase that ends.
     """
 
     rounds: int
@@ -350,13 +355,14 @@ class Method:
         init: ``Setup -> State``.
         evaluated: ``Evaluation -> pytree`` handed to ``predict``, in place of ``(params, stats)``.
         predict: ``(Model, pytree, x) -> Outputs`` of the evaluated model.
-        personal: ``(params, stats, kept) -> (params, stats)`` of one client's own model.
+        personal: ``Client -> (params, stats)`` of the client's own model, as if a round began.
         then: a later phase.
         client_models: the server needs every client's model.
         labelled: the server needs labelled data.
         unlabelled: the server needs unlabelled data.
         head_bias: False if the method needs a head without bias.
         projection: width of the projection head the method needs, or 0.
+        local_steps: local steps of the method itself, in place of the configuration's, or 0.
     """
 
     name: str
@@ -376,13 +382,14 @@ class Method:
     init: Callable[[Setup], State] | None = None
     evaluated: Callable[[Evaluation], PyTree] | None = None
     predict: Callable[[Model, PyTree, jax.Array], Outputs] | None = None
-    personal: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree]] | None = None
+    personal: Callable[[Client], tuple[PyTree, PyTree]] | None = None
     then: Then | None = None
     client_models: bool = False
     labelled: bool = False
     unlabelled: bool = False
     head_bias: bool = True
     projection: int = 0
+    local_steps: int = 0
 
 
 def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:

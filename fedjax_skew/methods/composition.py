@@ -117,10 +117,6 @@ def compose(parts: Sequence[Method]) -> Method:
         p = single["evaluated"]
         return p.evaluated(dataclasses.replace(evaluation, state=_own(evaluation.state, p.name)))
 
-    def personal(params, stats, kept):
-        p = single["personal"]
-        return p.personal(params, stats, _own(kept, p.name))
-
     def loss(view):
         p = single["loss"]
         return p.loss(_view(view, p.name))
@@ -143,7 +139,7 @@ def compose(parts: Sequence[Method]) -> Method:
         "server": server,
         "evaluated": evaluated,
         "predict": single["predict"] and single["predict"].predict,
-        "personal": personal,
+        "personal": for_client("personal"),
     }
     return Method(
         name=name,
@@ -153,6 +149,7 @@ def compose(parts: Sequence[Method]) -> Method:
         unlabelled=any(p.unlabelled for p in parts),
         head_bias=all(p.head_bias for p in parts),
         projection=max(p.projection for p in parts),
+        local_steps=max(p.local_steps for p in parts),
         **{f: fn for f, fn in made.items() if picks(f)},
         **{f: fn for f, fn in ones.items() if single[f]},
     )
@@ -160,7 +157,9 @@ def compose(parts: Sequence[Method]) -> Method:
 
 def _only(parts: Sequence[Method], field: str, name: str) -> Method | None:
     owners = [p for p in parts if getattr(p, field) is not None]
-    if len(owners) > 1:
+    # Methods that ask for the same weights do not contradict each other.
+    agree = field == "weight" and len({p.weight for p in owners}) == 1
+    if len(owners) > 1 and not agree:
         raise ValueError(
             f"method={name!r}: {owners[0].name} and {owners[1].name} both define "
             f"{_SINGLE[field]}; combine methods that differ in other parts."

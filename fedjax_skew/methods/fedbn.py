@@ -2,8 +2,8 @@
 ICLR 2021.
 
 Normalisation layers (scale, shift and running statistics) stay with the client. Parameters are
-chosen by layer, not by a substring of their name. There is no global normalisation: the global model
-that is evaluated carries the averages, and ``personal`` gives each client's own model.
+chosen by layer, not by a substring of their name. There is no global normalisation: the global
+model that is evaluated carries the averages, and ``personal`` gives each client's own model.
 """
 
 import jax
@@ -22,18 +22,21 @@ def fedbn() -> Method:
         )
         return {"norm": norm, "stats": stats}
 
-    def personal(params, stats, kept):
-        own = jax.tree.map(
-            lambda p, k, is_norm: k if is_norm else p, params, kept["norm"], norm_mask(params)
+    def own(client):
+        params = jax.tree.map(
+            lambda p, k, is_norm: k if is_norm else p,
+            client.params,
+            client.kept["norm"],
+            norm_mask(client.params),
         )
-        return own, kept["stats"]
+        return params, client.kept["stats"]
 
     return Method(
         "fedbn",
         init=lambda setup: State(None, keep(setup.params, setup.stats)),
-        start=lambda client: personal(client.params, client.stats, client.kept),
+        start=own,
         finish=lambda client, result: Upload(keep(result.params, result.stats)),
-        personal=personal,
+        personal=own,
     )
 
 
@@ -44,5 +47,5 @@ def local_statistics() -> Method:
         init=lambda setup: State(None, setup.stats),
         start=lambda client: (client.params, client.kept),
         finish=lambda client, result: Upload(result.stats),
-        personal=lambda params, stats, kept: (params, kept),
+        personal=lambda client: (client.params, client.kept),
     )

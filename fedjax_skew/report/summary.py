@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedjax_skew.metrics import classification, curves
+from fedjax_skew.metrics import classification, curves, skew
 
 # Columns of metrics.jsonl; "[S]" is one value a seed, in the order of summary.json's "seeds".
 COLUMNS = {
@@ -24,6 +24,13 @@ COLUMNS = {
     "train_accuracy": "[S] accuracy on the training pool, if eval_train",
     "personal_accuracy": "[S] mean test accuracy of the clients' own models, where there are some",
     "personal_local_accuracy": "[S] the same, each client's classes weighted by its own shares",
+    "local_before_majority": "[S] accuracy before the local update on the clients' majority classes",
+    "local_before_minority": "[S] ... minority classes",
+    "local_before_vacant": "[S] ... classes the client lacks",
+    "local_after_majority": "[S] accuracy after the local update on the clients' majority classes",
+    "local_after_minority": "[S] ... minority classes",
+    "local_after_vacant": "[S] ... classes the client lacks",
+    "local_deviating": "[S] share of class pairs beyond FedLC's deviation bound, if eval_local",
     "train_loss": "[S] mean local objective in the last round",
     "update_norm": "[S] mean norm of the clients' updates in the last round",
     "mean_update_norm": "[S] norm of their mean",
@@ -70,6 +77,33 @@ def personal_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[st
         "personal_accuracy": np.asarray(classification.accuracy(confusion)).mean(-1),
         "personal_local_accuracy": (recall * share).sum(-1).mean(-1),
     }
+
+
+def local_columns(
+    before: np.ndarray, after: np.ndarray, deviating: np.ndarray, class_counts: np.ndarray
+) -> dict[str, Any]:
+    """Columns of local models around their update.
+
+    Args:
+        before: confusion ``[S, k, C, C]`` of the models the clients start from.
+        after: confusion ``[S, k, C, C]`` of the models they end with.
+        deviating: ``[S, k]``.
+        class_counts: ``[S, k, C]`` of the same clients.
+    """
+    roles = np.asarray(skew.class_roles(class_counts))
+    columns: dict[str, Any] = {}
+    for when, confusion in (("before", before), ("after", after)):
+        by_role = np.asarray(classification.group_accuracy(confusion, roles))
+        for i, role in enumerate(("majority", "minority", "vacant")):
+            columns[f"local_{when}_{role}"] = _mean_known(by_role[..., i])
+    return columns | {"local_deviating": _mean_known(deviating)}
+
+
+def _mean_known(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis without nan; nan if there is nothing else."""
+    known = ~np.isnan(values)
+    total = np.where(known, values, 0.0).sum(-1)
+    return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
 
 
 def curve_summary(lines: list[dict[str, Any]], column: str) -> dict[str, Any]:

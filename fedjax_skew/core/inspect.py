@@ -1,0 +1,111 @@
+"""A closer look at some clients: their models before and after the local update."""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew.core.evaluate import Scores, TestSet, score_models
+from fedjax_skew.core.keys import Stream, stream_keys
+from fedjax_skew.core.local import Broadcast, Item, make_client
+from fedjax_skew.core.round import RoundWork, State, run_cohort
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.methods.base import PyTree, ServerResult
+from fedjax_skew.metrics import deviation
+
+
+class LocalScores(NamedTuple):
+    """Test scores ``[S, k, ...]`` around the local update, and the deviation bound before it.
+
+    Attributes:
+        before: of the model each client starts from.
+        after: of the model it ends with.
+        deviating: ``[S, k]``, share of (majority, minority) pairs beyond FedLC's deviation bound.
+    """
+
+    before: Scores
+    after: Scores
+    deviating: jax.Array
+
+
+def local_models(
+    work: RoundWork, state: State, data: FederatedData, keys: jax.Array, clients: jax.Array
+) -> tuple[PyTree, PyTree]:
+    """Models ``[S, k, ...]`` of the clients ``[k]`` after the local training of the next round."""
+    # A server that hands the stacked client models back; everything else is the ordinary round.
+    method = dataclasses.replace(
+        work.local.method,
+        client_models=True,
+        absorb=None,
+        server=lambda rnd: ServerResult(rnd.client_params, rnd.client_stats, rnd.state),
+    )
+    facts = dataclasses.replace(work.local.facts, cohort_size=clients.shape[0])
+    local = dataclasses.replace(work.local, method=method, facts=facts)
+    work = dataclasses.replace(work, local=local)
+    kept = jax.tree.map(lambda a: a[:, clients], state.kept)
+    cohort = jnp.tile(clients, (keys.shape[0], 1))
+    after, _, _ = run_cohort(work, state._replace(kept=kept), data, keys, cohort)
+    return after.params, after.stats
+
+
+def local_scores(
+    work: RoundWork,
+    state: State,
+    data: FederatedData,
+    keys: jax.Array,
+    test: TestSet,
+    clients: jax.Array,
+) -> LocalScores:
+    """Scores of the clients ``[k]`` before and after the local update of the next round."""
+    size = clients.shape[0]
+    before = score_models(work, (state.params, state.stats), test)
+    before = jax.tree.map(lambda a: jnp.repeat(a[:, None], size, 1), before)
+    models = local_models(work, state, data, keys, clients)
+    flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
+    after = jax.tree.map(
+        lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(work, flat, test)
+    )
+    return LocalScores(before, after, _deviating(work, state, data, keys, clients))
+
+
+def _deviating(work, state: State, data: FederatedData, keys, clients) -> jax.Array:
+    local = work.local
+    client_keys = stream_keys(keys, Stream.CLIENT, state.round)
+
+    def one_client(sent, seed, k):
+        size = data.offsets[seed, k + 1] - data.offsets[seed, k]
+        item = Item(seed, k, jnp.int32(0))
+        trips = -(-size // local.facts.batch_size)
+        client = make_client(local, data, sent, None, item, state.round, trips)
+
+        def add(sums, batch):
+            outputs = client.teacher(batch)
+            probabilities = jax.nn.softmax(outputs.logits.astype(jnp.float32))
+            new = deviation.class_sums(
+                outputs.features, probabilities, batch.labels, where=batch.where
+            )
+            return deviation.merge(sums, new)
+
+        width = sent.params["head"]["kernel"].shape
+        zero = deviation.ClassSums(
+            jnp.zeros(width[1]), jnp.zeros(width[::-1]), jnp.zeros((width[1], width[1]))
+        )
+        bound = deviation.deviation_bound(client.fold(add, zero))
+        return deviation.deviation_statistics(bound)["deviating"]
+
+    def one_seed(args):
+        seed, params, stats, key = args
+        sent = Broadcast(params, stats, None, jnp.float32(0), key)
+        return jax.lax.map(functools.partial(one_client, sent, seed), clients)
+
+    seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
+    return jax.lax.map(one_seed, (seeds, state.params, state.stats, client_keys))
+
+
+def spread_clients(num_clients: int, number: int) -> jax.Array:
+    """``number`` client numbers spread evenly over all of them."""
+    number = min(number, num_clients)
+    return (jnp.arange(number) * num_clients // max(number, 1)).astype(jnp.int32)
+

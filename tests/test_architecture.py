@@ -1,0 +1,65 @@
+"""The rooms of the package and the direction of their imports."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = ROOT / "fedjax_skew"
+
+# What each room may import of the project.
+ALLOWED = {
+    "losses": set(),
+    "metrics": set(),
+    "data": {"errors"},
+    "models": {"errors"},
+    "methods": {"errors", "trees", "losses", "models", "metrics"},
+    "core": {"errors", "trees", "config", "losses", "metrics", "data", "models", "methods"},
+    "report": {"errors", "metrics"},
+}
+
+
+def project_imports(path: pathlib.Path) -> set[str]:
+    """Rooms or top-level modules of the project that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            parts = node.module.split(".")
+            if parts[0] == "fedjax_skew":
+                found |= {parts[1]} if len(parts) > 1 else {a.name for a in node.names}
+            elif parts[0] in ("experiments", "configs"):
+                found.add(parts[0])
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                parts = alias.name.split(".")
+                if parts[0] == "fedjax_skew" and len(parts) > 1:
+                    found.add(parts[1])
+    return found
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_arrows_point_one_way(room):
+    for path in sorted((PACKAGE / room).rglob("*.py")):
+        extra = project_imports(path) - ALLOWED[room] - {room}
+        assert not extra, f"{path.relative_to(ROOT)} imports {sorted(extra)}"
+
+
+def test_no_method_is_named_in_core():
+    from fedjax_skew.methods import REGISTRY
+
+    for path in sorted((PACKAGE / "core").rglob("*.py")):
+        words = {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        assert not words & set(REGISTRY), path
+
+
+def test_the_package_itself_imports_nothing_heavy():
+    code = "import sys, fedjax_skew; print(sorted(m for m in sys.modules if m in ('jax', 'flax')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stderr
