@@ -1,0 +1,61 @@
+"""FedExP. Jhunjhunwala et al., FedExP: Speeding Up Federated Averaging via Extrapolation, ICLR
+2023.
+
+The server goes ``max(1, sum p_i |d_i|^2 / (2 (|sum p_i d_i|^2 + eps)))`` times the mean update.
+Norms and extrapolation cover parameters only: running statistics would swamp the ratio, and a
+variance must not be extrapolated. The evaluated model is the average of the last two iterates, as
+in the paper; training goes on from the last one.
+
+The paper weights clients equally and keeps ``eps``; the published code weights them by samples
+(the default here, as for the methods it is compared with), and multiplies ``eps`` by the number
+of participants and by 0.998 squared every round (``published_eps``).
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, ServerResult, State, Upload, uniform
+
+
+def fedexp(
+    *, eps: float = 1e-3, uniform_weights: bool = False, published_eps: bool = False
+) -> Method:
+    """The server extrapolates the mean update when clients disagree.
+
+    Args:
+        eps: added to the squared norm of the mean update.
+        uniform_weights: weight clients equally instead of by their number of samples.
+        published_eps: scale ``eps`` by the number of participants and let it decay.
+    """
+    checks.at_least("fedexp", "eps", eps, 0)
+    checks.flag("fedexp", "uniform_weights", uniform_weights)
+    checks.flag("fedexp", "published_eps", published_eps)
+
+    def finish(client, result):
+        delta = trees.subtract(result.params, result.start)
+        return Upload(None, trees.dot(delta, delta))
+
+    def server(rnd):
+        floor = eps
+        if published_eps:
+            floor = eps * jnp.sum(rnd.weights > 0) * 0.998 ** (2.0 * rnd.round)
+        square = jnp.sum(rnd.weights * rnd.stacked)
+        mean_square = trees.dot(rnd.mean_delta, rnd.mean_delta) + floor
+        step = jnp.maximum(1.0, square / jnp.maximum(2 * mean_square, 1e-30))
+        params = trees.add_scaled(rnd.params, step, rnd.mean_delta)
+        return ServerResult(params, rnd.mean_stats, rnd.params)
+
+    def evaluated(evaluation):
+        mean = jax.tree.map(lambda a, b: 0.5 * (a + b), evaluation.params, evaluation.state)
+        return mean, evaluation.stats
+
+    return Method(
+        "fedexp",
+        init=lambda setup: State(setup.params),
+        finish=finish,
+        weight=uniform if uniform_weights else None,
+        server=server,
+        evaluated=evaluated,
+    )

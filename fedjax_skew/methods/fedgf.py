@@ -1,0 +1,77 @@
+"""FedGF. Lee and Yoon, Rethinking the Flat Minima Searching in Federated Learning, ICML 2024.
+
+A step takes its gradient at ``c x_pert + (1 - c) (w + rho g / |g|)``: between the client's own
+point of sharpness-aware minimisation and the global one, ``x_pert``, which the server finds by
+going ``server_rho`` against its last update. ``c`` is the share of the last ``window`` rounds in
+which the clients' models were further than ``threshold`` from the global model on average. Before
+the first update there is no ``x_pert`` and the step is that of FedSAM.
+
+``threshold`` has no published default: it depends on the model and the learning rate, and a good
+start is the median of that distance (``update_norm`` in the metrics) under FedSAM. The default
+fits runs with short local training. Only the first pass updates running statistics.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, State, StepResult, Upload, average
+from fedjax_skew.methods.fedsam import perturbation
+
+
+def fedgf(
+    *, rho: float = 0.05, server_rho: float = 0.05, threshold: float = 0.3, window: int = 30
+) -> Method:
+    """Sharpness-aware steps that mix local and global perturbation.
+
+    Args:
+        rho: length of the local perturbation.
+        server_rho: length of the global perturbation.
+        threshold: distance above which a round counts as divergent.
+        window: rounds that decide the mixture.
+    """
+    checks.at_least("fedgf", "rho", rho, 0)
+    checks.at_least("fedgf", "server_rho", server_rho, 0)
+    checks.at_least("fedgf", "threshold", threshold, 0)
+    checks.positive("fedgf", "window", window, whole=True)
+
+    def init(setup):
+        return State(
+            {
+                "perturbed": setup.params,
+                "divergent": jnp.zeros(window),
+                "rounds": jnp.int32(0),
+            }
+        )
+
+    def step(s):
+        sent = s.client.server
+        share = jnp.sum(sent["divergent"]) / jnp.clip(sent["rounds"], 1, window)
+        gradient, aux = s.grad(s.params, s.batches[0])
+        own = trees.add(s.params, perturbation(gradient, rho))
+        point = jax.tree.map(lambda g, w: share * g + (1 - share) * w, sent["perturbed"], own)
+        gradient, _ = s.grad(point, s.batches[0])
+        params, opt_state = s.descend(s.params, gradient, s.opt_state)
+        return StepResult(params, opt_state, s.scratch, aux)
+
+    def finish(client, result):
+        return Upload(None, trees.norm(trees.subtract(result.params, client.params)))
+
+    def server(rnd):
+        new = average(rnd)
+        used = rnd.weights > 0
+        distance = jnp.sum(jnp.where(used, rnd.stacked, 0)) / jnp.maximum(jnp.sum(used), 1)
+        back = perturbation(trees.subtract(rnd.params, new.params), server_rho)
+        rounds = rnd.state["rounds"]
+        divergent = rnd.state["divergent"].at[rounds % window].set(
+            (distance > threshold).astype(jnp.float32)
+        )
+        state = {
+            "perturbed": trees.add(new.params, back),
+            "divergent": divergent,
+            "rounds": rounds + 1,
+        }
+        return new._replace(state=state)
+
+    return Method("fedgf", init=init, step=step, finish=finish, server=server)

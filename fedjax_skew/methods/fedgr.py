@@ -1,0 +1,57 @@
+"""FedGR. Guo et al., FedGR: Federated Learning with Gravitation Regulation for Double Imbalance
+Distribution, DASFAA 2023.
+
+Clients train an unbalanced softmax (eqs. 3, 4) on a head without bias. The server stacks the
+heads of the cohort, takes one step of length ``lam lr`` down the gradient of the gravitation
+regulariser (eq. 9) with the client learning rate, and averages the result by samples. There is no
+published code of the server's part.
+
+``unbalanced=False`` and ``lam=0`` are the two rows of the paper's ablation.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew.losses import gravitation, unbalanced_softmax
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, Upload, average
+
+
+def fedgr(*, lam: float = 0.5, unbalanced: bool = True, scale: str = "max") -> Method:
+    """Unbalanced softmax on clients and gravitation between their heads on the server.
+
+    Args:
+        lam: strength of the gravitation; 0 is none.
+        unbalanced: False trains plain cross-entropy.
+        scale: factor on logits: ``"paper"`` for ``N / n_c``, ``"max"`` for that of the published
+            code, ``n_min / n_c``.
+    """
+    checks.at_least("fedgr", "lam", lam, 0)
+    checks.flag("fedgr", "unbalanced", unbalanced)
+    checks.choice("fedgr", "scale", scale, ("paper", "max"))
+
+    def loss(view):
+        values = unbalanced_softmax(
+            view.outputs.logits, view.batch.labels, view.client.class_counts, scale=scale
+        )
+        return view.mean(values)
+
+    def finish(client, result):
+        return Upload(None, result.params["head"]["kernel"].T)
+
+    def server(rnd):
+        new = average(rnd)
+        present = (rnd.class_counts > 0) & (rnd.weights > 0)[:, None]
+        gradient = jax.grad(gravitation)(rnd.stacked, present)
+        # A step of every head followed by their mean is a step of the mean.
+        pull = jnp.tensordot(rnd.weights, gradient, 1).T
+        kernel = new.params["head"]["kernel"] - lam * rnd.lr * pull
+        return new._replace(params={**new.params, "head": {"kernel": kernel}})
+
+    return Method(
+        "fedgr",
+        loss=loss if unbalanced else None,
+        finish=finish if lam else None,
+        server=server if lam else None,
+        head_bias=False,
+    )

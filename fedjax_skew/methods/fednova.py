@@ -1,0 +1,81 @@
+"""FedNova. Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated
+Optimization, NeurIPS 2020.
+
+Client i's update is divided by ``a_i``, the effective length of its local training, and the
+weighted mean of these directions is taken ``tau = sum p_i a_i`` long. ``a_i`` is the number of
+steps for SGD, its closed form under momentum, and ``sum_k (1 - lr mu)^k`` under a proximal term;
+``tau`` is then ``sum p_i K_i`` as in the published code. That code combines momentum and the
+proximal term in a way that counts steps twice, so the two together are refused. The correction is
+for parameters only: running statistics are averaged. If all clients take equally many steps this
+is FedAvg.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Client, Method, ServerResult, State, Upload, uniform
+from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
+
+
+def fednova(*, gmf: float = 0.0, mu: float = 0.0, uniform_weights: bool = False) -> Method:
+    """Updates are normalised by their number of local steps.
+
+    Args:
+        gmf: global momentum factor of the server; 0 is none.
+        mu: strength of a proximal term; 0 is none.
+        uniform_weights: weight clients equally instead of by their number of samples.
+    """
+    checks.within("fednova", "gmf", gmf, 0, 0.9999)
+    checks.at_least("fednova", "mu", mu, 0)
+    checks.flag("fednova", "uniform_weights", uniform_weights)
+    weight = uniform if uniform_weights else _samples
+
+    def init(setup):
+        require_fresh_momentum("fednova", setup.facts)
+        if mu and setup.facts.momentum:
+            raise ValueError(
+                f"hparams.fednova.mu={mu} does not go with momentum={setup.facts.momentum}; one of "
+                "the two must be 0."
+            )
+        return State(trees.zeros(setup.params) if gmf else None)
+
+    def length(client: Client) -> jax.Array:
+        if not mu:
+            return effective_steps(client.num_steps, client.facts.momentum)
+        shrink = client.lr * mu
+        return (1 - (1 - shrink) ** client.num_steps) / shrink
+
+    def term(view):
+        away = trees.subtract(view.params, view.client.params)
+        return 0.5 * mu * trees.dot(away, away)
+
+    def finish(client, result):
+        a, p = jnp.maximum(length(client), 1e-12), weight(client, result)
+        direction = trees.scale(p / a, trees.subtract(result.params, result.start))
+        return Upload(None, {"length": a, "weight": p}, direction)
+
+    def server(rnd):
+        lengths = rnd.num_steps if mu else rnd.stacked["length"]
+        tau = jnp.sum(rnd.weights * lengths)
+        total = jnp.maximum(jnp.sum(rnd.stacked["weight"]), 1e-12)
+        update, state = trees.scale(tau / total, rnd.summed), rnd.state
+        if gmf:
+            lr = jnp.maximum(rnd.lr, 1e-12)
+            state = jax.tree.map(lambda b, u: gmf * b + u / lr, state, update)
+            update = trees.scale(lr, state)
+        return ServerResult(trees.add(rnd.params, update), rnd.mean_stats, state)
+
+    return Method(
+        "fednova",
+        init=init,
+        term=term if mu else None,
+        finish=finish,
+        weight=weight,
+        server=server,
+    )
+
+
+def _samples(client, result):
+    return client.num_samples

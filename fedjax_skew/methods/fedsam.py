@@ -1,0 +1,108 @@
+"""FedSAM and FedASAM. Caldarola et al., Improving Generalization in Federated Learning by Seeking
+Flat Minima, ECCV 2022; FedSAM also Qu et al., Generalized Federated Learning via Sharpness Aware
+Minimization, ICML 2022.
+
+A step takes the gradient at ``w + e`` and applies it at ``w``; ``e`` has length ``rho`` along the
+gradient at ``w`` on the same batch, in one norm over all parameters. The adaptive form measures
+length relative to the size of each weight. Weight decay and momentum act in the step at ``w`` and
+not inside ``e``. Only the first pass, at ``w``, updates running statistics.
+
+``swa`` averages the global models of the last quarter of the rounds, one every ``swa_cycle``
+rounds, and evaluates the average; training does not see it. The published recipe also cycles the
+learning rate meanwhile, which is left to the schedule.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, PyTree, State, StepResult, average
+
+
+def fedsam(*, rho: float = 0.1, swa: bool = False, swa_cycle: int = 10) -> Method:
+    """Local steps of sharpness-aware minimisation.
+
+    Args:
+        rho: length of the perturbation.
+        swa: evaluate the average of late global models.
+        swa_cycle: rounds between two models of that average.
+    """
+    checks.at_least("fedsam", "rho", rho, 0)
+    return _sharpness_aware(
+        "fedsam", lambda params, gradient: perturbation(gradient, rho), swa, swa_cycle
+    )
+
+
+def fedasam(
+    *, rho: float = 0.7, eta: float = 0.2, swa: bool = False, swa_cycle: int = 10
+) -> Method:
+    """Local steps of adaptive sharpness-aware minimisation.
+
+    Args:
+        rho: length of the perturbation, relative to the weights.
+        eta: added to the size of a weight.
+        swa: evaluate the average of late global models.
+        swa_cycle: rounds between two models of that average.
+    """
+    checks.at_least("fedasam", "rho", rho, 0)
+    checks.at_least("fedasam", "eta", eta, 0)
+    return _sharpness_aware(
+        "fedasam",
+        lambda params, gradient: adaptive_perturbation(params, gradient, rho, eta),
+        swa,
+        swa_cycle,
+    )
+
+
+def perturbation(gradient: PyTree, rho: float) -> PyTree:
+    """``rho g / |g|``."""
+    return trees.scale(rho / (trees.norm(gradient) + 1e-16), gradient)
+
+
+def adaptive_perturbation(params: PyTree, gradient: PyTree, rho: float, eta: float) -> PyTree:
+    """``rho t^2 g / |t g|`` with ``t = |w| + eta``, and ``t = 1`` for biases."""
+
+    def size(path, p):
+        return jnp.ones_like(p) if path[-1].key == "bias" else jnp.abs(p) + eta
+
+    t = jax.tree_util.tree_map_with_path(size, params)
+    scaled = jax.tree.map(jnp.multiply, t, gradient)
+    return jax.tree.map(jnp.multiply, t, perturbation(scaled, rho))
+
+
+def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
+    checks.flag(name, "swa", swa)
+    checks.positive(name, "swa_cycle", swa_cycle, whole=True)
+
+    def step(s):
+        gradient, aux = s.grad(s.params, s.batches[0])
+        uphill = trees.add(s.params, perturb(s.params, gradient))
+        gradient, _ = s.grad(uphill, s.batches[0])
+        params, opt_state = s.descend(s.params, gradient, s.opt_state)
+        return StepResult(params, opt_state, s.scratch, aux)
+
+    method = {"name": name, "step": step}
+    if not swa:
+        return Method(**method)
+
+    def init(setup):
+        zero = trees.zeros((setup.params, setup.stats))
+        return State({"mean": zero, "count": jnp.float32(0)})
+
+    def server(rnd):
+        new = average(rnd)
+        since = rnd.round + 1 - int(0.75 * rnd.facts.rounds)
+        due = (since > 0) & (since % swa_cycle == 0)
+        count = rnd.state["count"] + due
+        share = jnp.where(due, 1 / jnp.maximum(count, 1), 0.0)
+        mean = jax.tree.map(
+            lambda m, x: m + share * (x - m), rnd.state["mean"], (new.params, new.stats)
+        )
+        return new._replace(state={"mean": mean, "count": count})
+
+    def evaluated(evaluation):
+        current = evaluation.params, evaluation.stats
+        return trees.select(evaluation.state["count"] > 0, evaluation.state["mean"], current)
+
+    return Method(**method, init=init, server=server, evaluated=evaluated)

@@ -1,0 +1,65 @@
+"""Per-FedAvg. Fallah et al., Personalized Federated Learning with Theoretical Guarantees: A
+Model-Agnostic Meta-Learning Approach, NeurIPS 2020.
+
+A step adapts on one batch, ``w' = w - alpha grad(w)``, and descends from ``w`` along the gradient
+at ``w'`` on another batch. ``"fo"`` stops there; ``"hf"`` multiplies that gradient by ``I - alpha
+H`` on a third batch, with the Hessian-vector product as a difference of two gradients. The outer
+step is the client optimiser's, with ``client_lr`` as the paper's beta; a step takes two or three
+batches, so an epoch has that many times fewer steps. Only the adaptation's pass updates running
+statistics.
+
+The global test scores are those of the model itself. A client's own model is one step of gradient
+descent on all of its training data; published evaluations adapt on test batches, which uses their
+labels.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, StepResult
+
+
+def perfedavg(*, alpha: float = 0.005, variant: str = "fo", delta: float = 1e-3) -> Method:
+    """Meta-learning of a model that adapts to a client in one step.
+
+    Args:
+        alpha: learning rate of the adaptation.
+        variant: ``"fo"`` for the first-order form, ``"hf"`` for the Hessian-free form.
+        delta: relative step of the difference in the Hessian-free form.
+    """
+    checks.at_least("perfedavg", "alpha", alpha, 0)
+    checks.choice("perfedavg", "variant", variant, ("fo", "hf"))
+    checks.positive("perfedavg", "delta", delta)
+
+    def step(s):
+        inner, aux = s.grad(s.params, s.batches[0])
+        gradient, _ = s.grad(trees.add_scaled(s.params, -alpha, inner), s.batches[1])
+        if variant == "hf":
+            ahead, _ = s.grad(trees.add_scaled(s.params, delta, gradient), s.batches[2])
+            behind, _ = s.grad(trees.add_scaled(s.params, -delta, gradient), s.batches[2])
+            bend = trees.subtract(ahead, behind)
+            gradient = trees.add_scaled(gradient, -alpha / (2 * delta), bend)
+        params, opt_state = s.descend(s.params, gradient, s.opt_state)
+        return StepResult(params, opt_state, s.scratch, aux)
+
+    def personal(client):
+        def total(params, batch):
+            outputs, _ = client.model.apply(
+                params, client.stats, batch.x, train=True, where=batch.where
+            )
+            loss = cross_entropy(outputs.logits, batch.labels)
+            return jnp.sum(jnp.where(batch.where, loss, 0.0))
+
+        def accumulate(sums, batch):
+            return trees.add(sums, jax.grad(total)(client.params, batch))
+
+        gradient = client.fold(accumulate, trees.zeros(client.params))
+        step = -alpha / jnp.maximum(client.num_samples, 1)
+        return trees.add_scaled(client.params, step, gradient), client.stats
+
+    return Method(
+        "perfedavg", step=step, num_batches=3 if variant == "hf" else 2, personal=personal
+    )

@@ -1,0 +1,92 @@
+"""pFedMe. Dinh et al., Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020.
+
+A step solves ``min_theta f(theta) + lam / 2 |theta - w|^2`` by ``inner_steps`` gradient steps on
+one batch, starting from the last ``theta``, and then moves ``w`` by ``client_lr lam (theta -
+w)``: descent on the Moreau envelope, whose gradient tends to that of ``f`` as ``lam`` grows. The
+published code also decays ``theta`` with ``mu``. The outer step goes through the client
+optimiser, so ``client_lr`` is the paper's eta, and momentum and weight decay of the run act on
+``w``.
+
+The server moves ``beta`` of the way to the mean of the ``w``. ``theta`` is the client's own
+model; it is kept from the last round the client took part in (the published code trains all
+clients every round, for this evaluation only). A client that never took part has the global
+model.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, ServerResult, State, StepResult, Upload
+
+
+def pfedme(
+    *,
+    lam: float = 15.0,
+    inner_lr: float = 0.09,
+    inner_steps: int = 5,
+    mu: float = 0.001,
+    beta: float = 1.0,
+) -> Method:
+    """Personal models tied to the global one by a Moreau envelope.
+
+    Args:
+        lam: strength of the tie between a client's own model and ``w``.
+        inner_lr: learning rate of the client's own model.
+        inner_steps: steps of the client's own model on every batch.
+        mu: weight decay of the client's own model.
+        beta: step of the server; at 1 another method may bring its own server rule.
+    """
+    checks.positive("pfedme", "lam", lam)
+    checks.positive("pfedme", "inner_lr", inner_lr)
+    checks.positive("pfedme", "inner_steps", inner_steps, whole=True)
+    checks.at_least("pfedme", "mu", mu, 0)
+    checks.positive("pfedme", "beta", beta)
+    if inner_lr * (lam + mu) >= 2:
+        raise ValueError(
+            f"hparams.pfedme.inner_lr={inner_lr} diverges with lam={lam}; it must be below "
+            f"2 / (lam + mu) = {2 / (lam + mu):.3g}."
+        )
+
+    def step(s):
+        def descend(_, carry):
+            theta, _ = carry
+            gradient, aux = s.grad(theta, s.batches[0])
+            theta = jax.tree.map(
+                lambda t, g, w: t - inner_lr * (g + lam * (t - w) + mu * t),
+                theta,
+                gradient,
+                s.params,
+            )
+            return theta, aux
+
+        shape = jax.eval_shape(s.grad, s.params, s.batches[0])[1]
+        aux = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
+        theta, aux = jax.lax.fori_loop(0, inner_steps, descend, (s.scratch, aux))
+        away = trees.scale(lam, trees.subtract(s.params, theta))
+        params, opt_state = s.descend(s.params, away, s.opt_state)
+        return StepResult(params, opt_state, theta, aux)
+
+    def finish(client, result):
+        return Upload({"theta": result.scratch, "stats": result.stats, "trained": jnp.bool_(True)})
+
+    def server(rnd):
+        params = trees.add_scaled(rnd.params, beta, rnd.mean_delta)
+        return ServerResult(params, rnd.mean_stats, rnd.state)
+
+    def personal(client):
+        own = client.kept["theta"], client.kept["stats"]
+        return trees.select(client.kept["trained"], own, (client.params, client.stats))
+
+    return Method(
+        "pfedme",
+        init=lambda setup: State(
+            None, {"theta": setup.params, "stats": setup.stats, "trained": jnp.bool_(False)}
+        ),
+        scratch=lambda client: client.params,
+        step=step,
+        finish=finish,
+        server=None if beta == 1 else server,
+        personal=personal,
+    )

@@ -1,0 +1,71 @@
+"""SCAFFOLD, option II. Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for
+Federated Learning, ICML 2020.
+
+A client descends along ``g - c_i + c`` and then sets ``c_i <- c_i - c + (x - y) / (K_rho lr)``,
+where ``lr`` is the rate of the round and ``K_rho`` the effective number of steps under local
+momentum (``K`` without). The paper has no momentum; with the correction inside the gradient, as
+here, dividing by ``K lr`` would overestimate the gradient up to ``1 / (1 - rho)`` times, and the
+variates oscillate with growing amplitude. All variates start at zero and cover parameters only:
+running statistics are averaged. The server's variate is the mean of all clients', absent ones
+included.
+
+The model is the plain mean of the cohort's, as in the paper; several benchmarks weight it by
+samples.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, ServerResult, State, Upload, uniform
+from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
+
+
+def scaffold(*, server_lr: float = 1.0, uniform_weights: bool = True) -> Method:
+    """Control variates correct the drift of local gradients.
+
+    Args:
+        server_lr: step of the server along the mean update. At 1 the server rule is plain
+            averaging, and another method may bring its own.
+        uniform_weights: weight clients equally instead of by their number of samples.
+    """
+    checks.positive("scaffold", "server_lr", server_lr)
+    checks.flag("scaffold", "uniform_weights", uniform_weights)
+
+    def init(setup):
+        require_fresh_momentum("scaffold", setup.facts)
+        zero = trees.zeros(setup.params)
+        return State(zero, zero)
+
+    def correct(gradient, params, client):
+        return jax.tree.map(lambda g, own, c: g - own + c, gradient, client.kept, client.server)
+
+    def finish(client, result):
+        length = client.lr * effective_steps(client.num_steps, client.facts.momentum)
+        length = jnp.maximum(length, 1e-12)
+        variate = jax.tree.map(
+            lambda own, c, x, y: own - c + (x - y) / length,
+            client.kept,
+            client.server,
+            result.start,
+            result.params,
+        )
+        return Upload(variate, None, trees.subtract(variate, client.kept))
+
+    def absorb(rnd):
+        return trees.add_scaled(rnd.state, 1 / rnd.facts.num_clients, rnd.summed)
+
+    def server(rnd):
+        params = trees.add_scaled(rnd.params, server_lr, rnd.mean_delta)
+        return ServerResult(params, rnd.mean_stats, rnd.state)
+
+    return Method(
+        "scaffold",
+        init=init,
+        correct=correct,
+        finish=finish,
+        weight=uniform if uniform_weights else None,
+        absorb=absorb,
+        server=None if server_lr == 1 else server,
+    )
