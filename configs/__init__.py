@@ -1,1 +1,1 @@
-"""Configuration files: one folder a paper, one file a table, and a quick start."""
+"""Configuration files: one folder a paper, one file a table."""

@@ -22,7 +22,7 @@ EXIT_INTERRUPTED = 130
 
 def cache_programs() -> None:
     """Keeps compiled programs on disk; FEDJAX_SKEW_CACHE moves them, JAX's own setting wins."""
-    if jax.config.jax_compilation_cache_dir is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = os.environ.get("FEDJAX_SKEW_CACHE", "~/.cache/fedjax_skew")
         jax.config.update("jax_compilation_cache_dir", str(pathlib.Path(root).expanduser() / "xla"))
 
@@ -49,8 +49,10 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         except Interrupted as error:
             _end(str(error), EXIT_INTERRUPTED)
         except KeyboardInterrupt:
-            _end("Stopped at once; the same command goes on from the last checkpoint.",
-                 EXIT_INTERRUPTED)
+            _end(
+                "Stopped at once; the same command goes on from the last checkpoint.",
+                EXIT_INTERRUPTED,
+            )
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -68,8 +70,10 @@ def _parse(argv: Sequence[str]) -> list[str]:
     for arg in argv:
         path = arg.removeprefix("--config=").split(":")[0]
         if arg.startswith("--config=") and not pathlib.Path(path).is_file():
-            _end(f"config={path!r} is not a file; name a file such as configs/quickstart.py.",
-                 EXIT_BAD_INPUT)
+            _end(
+                f"config={path!r} is not a file; name a file such as configs/quickstart.py.",
+                EXIT_BAD_INPUT,
+            )
     try:
         return flags.FLAGS(list(argv))
     except Exception as error:  # Whatever a configuration file raises is the user's to mend.

@@ -27,17 +27,17 @@ _LIST = flags.DEFINE_enum(
 def main(argv: Sequence[str]) -> None:
     """Lists names, or trains."""
     if _LIST.value:
-        rooms = {
-            "methods": methods, "datasets": source, "partitions": partition, "models": models
-        }
+        rooms = {"methods": methods, "datasets": source, "partitions": partition, "models": models}
         for name, text in rooms[_LIST.value].names().items():
             print(f"{name:24s} {text}")
         return
     if not _WORKDIR.value:
         raise ValueError("workdir is not set; name the directory of the run with --workdir=DIR.")
     devices = jax.devices()
-    print(f"process {jax.process_index()} of {jax.process_count()}, {len(devices)} x "
-          f"{devices[0].device_kind}")
+    print(
+        f"process {jax.process_index()} of {jax.process_count()}, {len(devices)} x "
+        f"{devices[0].device_kind}"
+    )
     result = train_and_evaluate(_CONFIG.value, _WORKDIR.value)
     if result.pop("resumed_finished", False):
         print(f"{_WORKDIR.value} is finished already; nothing to do.")
@@ -46,8 +46,10 @@ def main(argv: Sequence[str]) -> None:
         std = accuracy[name]["std"]
         spread = f" +- {100 * std:.2f}" if std is not None else ""
         print(f"accuracy {name:12s} {100 * accuracy[name]['mean']:.2f}{spread} %")
-    print(f"{result['samples_per_second']:.0f} samples/s, {result['wall_seconds']:.1f} s, compiled "
-          f"in {result['compile_seconds']:.1f} s; results in {_WORKDIR.value}")
+    print(
+        f"{result['samples_per_second']:.0f} samples/s, {result['wall_seconds']:.1f} s, compiled "
+        f"in {result['compile_seconds']:.1f} s; results in {_WORKDIR.value}"
+    )
 
 
 if __name__ == "__main__":

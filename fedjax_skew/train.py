@@ -113,6 +113,7 @@ class _Run:
         self.tests = self._test_sets()
         self.groups = np.stack([self._groups(p.class_counts) for p in problem.partitions])
         self.compile_seconds = 0.0
+        self.class_counts = np.asarray(problem.data.class_counts)
         self.stop_signal = ""
         self.initial_hash = ""
 
@@ -159,7 +160,9 @@ class _Run:
                 self._evaluate(phase, programs, state, report, began)
             self.bar.update(done - first)
             wait = self.config.checkpoint_every
-            due = done - saved_round >= wait if wait else time.time() - saved_at > CHECKPOINT_SECONDS
+            due = (
+                done - saved_round >= wait if wait else time.time() - saved_at > CHECKPOINT_SECONDS
+            )
             if due or self.stop_signal or done == phase.last:
                 self._save(state)
                 saved_at, saved_round = time.time(), done
@@ -180,26 +183,22 @@ class _Run:
             donate_argnums=0,
             out_shardings=everywhere,
         )
-        rounds = rounds.lower(state, self.data, self.keys, jnp.int32(0)).compile()
+        compiled = rounds.lower(state, self.data, self.keys, jnp.int32(0)).compile()
         scores = jax.jit(functools.partial(evaluate, phase.work), out_shardings=everywhere)
-        scores = scores.lower(
+        evaluated = scores.lower(
             state, self.data, self.keys, self.tests, jnp.bool_(False)
         ).compile()
         clients = None
         if phase.method.personal and self.config.eval_clients:
-            number = min(self.config.eval_clients, self.problem.facts.num_clients)
             clients = jax.jit(
-                functools.partial(evaluate_clients, phase.work, clients=jnp.arange(number)),
-                out_shardings=everywhere,
+                functools.partial(evaluate_clients, phase.work), out_shardings=everywhere
             )
         local = None
         if self.config.eval_local:
-            local = jax.jit(
-                functools.partial(local_scores, phase.work), out_shardings=everywhere
-            )
+            local = jax.jit(functools.partial(local_scores, phase.work), out_shardings=everywhere)
         self.compile_seconds += time.time() - began
         self.bar.set_postfix_str("")
-        return _Programs(rounds, scores, clients, local)
+        return _Programs(compiled, evaluated, clients, local)
 
     def _evaluate(
         self, phase: Phase, programs: _Programs, state: State, report: RoundReport, began: float
@@ -207,13 +206,16 @@ class _Run:
         final = jnp.bool_(int(state.round) == self.config.rounds)
         test, *train = programs.scores(state, self.data, self.keys, self.tests, final)
         line: dict[str, Any] = {"round": int(state.round), "seconds": 0.0}
-        line |= summary.score_columns(np.asarray(test.confusion), np.asarray(test.loss), self.groups)
+        line |= summary.score_columns(
+            np.asarray(test.confusion), np.asarray(test.loss), self.groups
+        )
         if train:
             line["train_accuracy"] = classification.accuracy(np.asarray(train[0].confusion))
         if programs.clients:
-            own = programs.clients(state, self.data, self.keys, self.tests[0])
-            own = np.asarray(own.confusion)
-            line |= summary.personal_columns(own, self.problem.data.class_counts[:, : own.shape[1]])
+            who = spread_clients(self.problem.facts.num_clients, self.config.eval_clients)
+            own = programs.clients(state, self.data, self.keys, self.tests[0], who).confusion
+            counts = self.class_counts[:, np.asarray(who)]
+            line |= summary.personal_columns(np.asarray(own), counts)
         if programs.local:
             who = spread_clients(self.problem.facts.num_clients, self.config.eval_local)
             found = programs.local(state, self.data, self.keys, self.tests[0], who)
@@ -221,7 +223,7 @@ class _Run:
                 np.asarray(found.before.confusion),
                 np.asarray(found.after.confusion),
                 np.asarray(found.deviating),
-                self.problem.data.class_counts[:, np.asarray(who)],
+                self.class_counts[:, np.asarray(who)],
             )
         line |= {
             "train_loss": report.loss[-1],

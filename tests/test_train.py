@@ -29,8 +29,14 @@ def results(workdir):
 
 @pytest.fixture(scope="module")
 def config(tiny_config):
-    return tiny_config(rounds=4, num_seeds=2, participation=0.5, momentum=0.5, keep_momentum=True,
-                       checkpoint_every=1)
+    return tiny_config(
+        rounds=4,
+        num_seeds=2,
+        participation=0.5,
+        momentum=0.5,
+        keep_momentum=True,
+        checkpoint_every=1,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +52,35 @@ def whole(config, blobs, tmp_path_factory):
 
 def test_the_directory_holds_everything(whole):
     names = {p.name for p in whole.iterdir()}
-    assert {"config.json", "metrics.jsonl", "summary.json", "partition.png", "tensorboard",
-            "checkpoints"} <= names
+    assert {
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+        "partition.png",
+        "tensorboard",
+        "checkpoints",
+    } <= names
     lines, summary = results(whole)
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     assert set(lines[0]) <= set(COLUMNS)
     assert len(lines[-1]["accuracy"]) == 2 and np.shape(lines[-1]["confusion"]) == (2, 3, 3)
     assert np.sum(lines[-1]["confusion"][0]) == 90
     assert lines[-1]["local_after_majority"][0] >= lines[0]["local_before_majority"][0]
-    for field in ("method", "dataset", "partition", "partition_hash", "seeds", "accuracy",
-                  "macro_f1", "per_class_accuracy", "versions", "device", "train_accuracy",
-                  "initial_params_hash", "final_params_hash"):
+    for field in (
+        "method",
+        "dataset",
+        "partition",
+        "partition_hash",
+        "seeds",
+        "accuracy",
+        "macro_f1",
+        "per_class_accuracy",
+        "versions",
+        "device",
+        "train_accuracy",
+        "initial_params_hash",
+        "final_params_hash",
+    ):
         assert field in summary, field
     accuracy = summary["accuracy"]
     for name in ("last", "best", "mean_last_50"):
@@ -85,7 +109,8 @@ def test_resuming_gives_the_same_numbers(config, blobs, tmp_path):
     work = tmp_path / "b"
     steps = checkpoint.rounds(work / "checkpoints")
     assert steps == [4, 3]
-    victim = max((work / "checkpoints" / "4").rglob("*"), key=lambda p: p.is_file() and p.stat().st_size)
+    files = [p for p in (work / "checkpoints" / "4").rglob("*") if p.is_file()]
+    victim = max(files, key=lambda p: p.stat().st_size)
     raw = bytearray(victim.read_bytes())
     raw[len(raw) // 2] ^= 1
     victim.write_bytes(raw)

@@ -1,0 +1,1 @@
+"""The round: cohort, schedule, local training, reduction, evaluation, state, devices."""

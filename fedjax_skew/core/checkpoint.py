@@ -74,9 +74,7 @@ def _seal(path: pathlib.Path) -> pathlib.Path:
 
 def _digest(path: pathlib.Path) -> dict[str, str]:
     files = sorted(p for p in path.rglob("*") if p.is_file())
-    return {
-        str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files
-    }
+    return {str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
 def _problem(path: pathlib.Path) -> str | None:

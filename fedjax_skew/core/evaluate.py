@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
+from fedjax_skew import trees
 from fedjax_skew.core.keys import Stream, stream_keys
 from fedjax_skew.core.local import Broadcast, Item, make_client
 from fedjax_skew.core.round import RoundWork, State
 from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.losses import cross_entropy
-from fedjax_skew.methods.base import Evaluation, PyTree
+from fedjax_skew.methods.base import Client, Evaluation, PyTree
 
 
 class TestSet(NamedTuple):
@@ -62,20 +63,51 @@ def evaluate(
 
 
 def evaluate_clients(
-    work: RoundWork, state: State, test: TestSet, clients: jax.Array
+    work: RoundWork,
+    state: State,
+    data: FederatedData,
+    keys: jax.Array,
+    test: TestSet,
+    clients: jax.Array,
 ) -> Scores:
     """Scores ``[S, k, ...]`` of the own models of the clients ``[k]``."""
+    personal = work.local.method.personal
+    assert personal is not None
+    lr = jnp.asarray(work.schedule(state.round), jnp.float32)
 
-    def own(params, stats, kept):
-        rows = jax.tree.map(lambda a: a[clients], kept.method)
-        return jax.vmap(work.local.method.personal, in_axes=(None, None, 0))(params, stats, rows)
+    def one_seed(args):
+        seed, params, stats, server, kept, key = args
+        sent = Broadcast(params, stats, server, lr, key)
 
-    models = jax.vmap(own)(state.params, state.stats, state.kept)
+        def one(k):
+            return personal(client_at(work, data, sent, trees.index(kept, k), seed, k, state.round))
+
+        return jax.lax.map(one, clients)
+
+    seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
+    client_keys = stream_keys(keys, Stream.CLIENT, state.round)
+    models = jax.lax.map(
+        one_seed,
+        (seeds, state.params, state.stats, state.server, state.kept.method, client_keys),
+    )
     flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
     size = clients.shape[0]
-    return jax.tree.map(
-        lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(work, flat, test)
-    )
+    return jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(work, flat, test))
+
+
+def client_at(
+    work: RoundWork,
+    data: FederatedData,
+    sent: Broadcast,
+    kept: PyTree,
+    seed: jax.Array,
+    k: jax.Array,
+    round_: jax.Array,
+) -> Client:
+    """Client ``k`` of a seed outside of a round: it may look at its data but takes no steps."""
+    size = data.offsets[seed, k + 1] - data.offsets[seed, k]
+    trips = -(-size // work.local.facts.batch_size)
+    return make_client(work.local, data, sent, kept, Item(seed, k, jnp.int32(0)), round_, trips)
 
 
 def score_models(work: RoundWork, models: PyTree, test: TestSet) -> Scores:
@@ -96,10 +128,7 @@ def _evaluated(work, state: State, data, keys, final) -> PyTree:
 
         def sum_clients(fn):
             def at(k):
-                size = data.offsets[seed, k + 1] - data.offsets[seed, k]
-                item = Item(seed, k, jnp.int32(0))
-                trips = -(-size // facts.batch_size)
-                return fn(make_client(work.local, data, sent, None, item, state.round, trips))
+                return fn(client_at(work, data, sent, None, seed, k, state.round))
 
             zero = jax.tree.map(
                 lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(at, jnp.int32(0))
@@ -109,9 +138,7 @@ def _evaluated(work, state: State, data, keys, final) -> PyTree:
             )
 
         return method.evaluated(
-            Evaluation(
-                facts, work.local.model, params, stats, server, key, sum_clients, final
-            )
+            Evaluation(facts, work.local.model, params, stats, server, key, sum_clients, final)
         )
 
     seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.core.evaluate import Scores, TestSet, score_models
+from fedjax_skew.core.evaluate import Scores, TestSet, client_at, score_models
 from fedjax_skew.core.keys import Stream, stream_keys
-from fedjax_skew.core.local import Broadcast, Item, make_client
+from fedjax_skew.core.local import Broadcast
 from fedjax_skew.core.round import RoundWork, State, run_cohort
 from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.methods.base import PyTree, ServerResult
@@ -71,14 +71,10 @@ def local_scores(
 
 
 def _deviating(work, state: State, data: FederatedData, keys, clients) -> jax.Array:
-    local = work.local
     client_keys = stream_keys(keys, Stream.CLIENT, state.round)
 
     def one_client(sent, seed, k):
-        size = data.offsets[seed, k + 1] - data.offsets[seed, k]
-        item = Item(seed, k, jnp.int32(0))
-        trips = -(-size // local.facts.batch_size)
-        client = make_client(local, data, sent, None, item, state.round, trips)
+        client = client_at(work, data, sent, None, seed, k, state.round)
 
         def add(sums, batch):
             outputs = client.teacher(batch)
@@ -108,4 +104,3 @@ def spread_clients(num_clients: int, number: int) -> jax.Array:
     """``number`` client numbers spread evenly over all of them."""
     number = min(number, num_clients)
     return (jnp.arange(number) * num_clients // max(number, 1)).astype(jnp.int32)
-

@@ -267,9 +267,7 @@ def local_step(
     method = work.method
 
     def objective(params, batch):
-        outputs, new_stats = work.model.apply(
-            params, stats, batch.x, train=True, where=batch.where
-        )
+        outputs, new_stats = work.model.apply(params, stats, batch.x, train=True, where=batch.where)
         view = View(
             client=client,
             params=params,
@@ -299,9 +297,7 @@ def local_step(
         return jax.tree.map(lambda p, u: p - client.lr * u, params, updates), opt_state
 
     if method.step:
-        return method.step(
-            Step(client, params, opt_state, batches, scratch, key, grad, descend)
-        )
+        return method.step(Step(client, params, opt_state, batches, scratch, key, grad, descend))
     gradient, aux = grad(params, batches[0])
     params, opt_state = descend(params, gradient, opt_state)
     return StepResult(params, opt_state, aux.scratch, aux)
@@ -324,8 +320,12 @@ def _output(
     norm = trees.norm(delta)
     finite = jnp.isfinite(norm) & jnp.isfinite(loss) | ~real
     use = real & finite if work.skip_nonfinite else real
-    method_kept = kept.method if upload.kept is None else trees.select(use, upload.kept, kept.method)
-    opt_kept = trees.select(use, opt_state, kept.optimizer) if work.keep_momentum else kept.optimizer
+    method_kept = (
+        kept.method if upload.kept is None else trees.select(use, upload.kept, kept.method)
+    )
+    opt_kept = (
+        trees.select(use, opt_state, kept.optimizer) if work.keep_momentum else kept.optimizer
+    )
     zero = trees.zeros((delta, upload.summed, upload.stacked))
     delta, summed, stacked = trees.select(use, (delta, upload.summed, upload.stacked), zero)
     return ClientOutput(

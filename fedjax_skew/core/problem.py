@@ -132,9 +132,7 @@ def divide(config: ml_collections.ConfigDict, dataset: source.Dataset, seed: int
     )
 
 
-def make_model(
-    config: ml_collections.ConfigDict, dataset: source.Dataset, method: Method
-) -> Model:
+def make_model(config: ml_collections.ConfigDict, dataset: source.Dataset, method: Method) -> Model:
     """The configured model with what the method needs of it."""
     dtype = jnp.dtype(config.compute_dtype)
     module = models.build(
@@ -190,7 +188,10 @@ def phase_state(problem: Problem, phase: Phase, params: Any, stats: Any) -> Stat
     server = kept = None
     if method.init:
         states = [method.init(setup) for setup in setups(problem, phase, params, stats)]
-        server, kept = trees.stack([s.server for s in states]), trees.stack([s.kept for s in states])
+        server, kept = (
+            trees.stack([s.server for s in states]),
+            trees.stack([s.kept for s in states]),
+        )
     momentum = None
     if phase.work.local.keep_momentum:
         momentum = jax.vmap(phase.work.local.optimizer.init)(params)

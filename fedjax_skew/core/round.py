@@ -148,9 +148,7 @@ def run_rounds(
             fine = jnp.all(report.params_finite) & (jnp.sum(report.nonfinite) == 0)
         return new, buffers, fine
 
-    state, buffers, _ = jax.lax.while_loop(
-        unfinished, body, (state, buffers, jnp.bool_(True))
-    )
+    state, buffers, _ = jax.lax.while_loop(unfinished, body, (state, buffers, jnp.bool_(True)))
     return state, buffers
 
 
@@ -345,9 +343,9 @@ def _report(cohort, clients, sums: Sums, params, steps, executed, samples) -> Ro
     share = clients.num_samples / jnp.sum(clients.num_samples, -1, keepdims=True)
     total = jnp.maximum(sums.weight, 1e-12)
     mean_norm = jax.vmap(trees.norm)(sums.delta) / total
-    along = jax.vmap(
-        lambda u, d: trees.dot(u, d) / jnp.maximum(trees.norm(d), 1e-12)
-    )(sums.unit, sums.delta)
+    along = jax.vmap(lambda u, d: trees.dot(u, d) / jnp.maximum(trees.norm(d), 1e-12))(
+        sums.unit, sums.delta
+    )
     bad = ~clients.finite
     order = jnp.argsort(~bad, axis=-1, stable=True)
     names = jnp.where(

@@ -55,7 +55,5 @@ def permute(
         return left * side + right
 
     x = network(positions.astype(jnp.uint32) % n)
-    x = jax.lax.while_loop(
-        lambda x: jnp.any(x >= n), lambda x: jnp.where(x >= n, network(x), x), x
-    )
+    x = jax.lax.while_loop(lambda x: jnp.any(x >= n), lambda x: jnp.where(x >= n, network(x), x), x)
     return x.astype(jnp.int32)

@@ -194,4 +194,3 @@ def _round(rnd: Round, name: str) -> Round:
         summed=_own(rnd.summed, name),
         state=_own(rnd.state, name),
     )
-

@@ -39,8 +39,13 @@ def make_data(seeds):
     labels = rng.integers(0, CLASSES, 150).astype(np.int32)
     x = (rng.normal(size=(150, DIM)) + labels[:, None]).astype(np.float32)
     parts = [
-        partition("dirichlet(beta=0.3,min_size=2)", labels, num_clients=CLIENTS,
-                  num_classes=CLASSES, seed=s)
+        partition(
+            "dirichlet(beta=0.3,min_size=2)",
+            labels,
+            num_clients=CLIENTS,
+            num_classes=CLASSES,
+            seed=s,
+        )
         for s in seeds
     ]
     return federate(x, labels, parts)
