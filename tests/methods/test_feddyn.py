@@ -1,0 +1,107 @@
+"""FedDyn: the penalties of all clients cancel at the optimum."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_skew import trees
+from fedjax_skew.methods import build
+from fedjax_skew.methods.base import Evaluation, LocalResult
+
+
+def feddyn(**hparams):
+    return build("feddyn", {"feddyn": hparams})
+
+
+def close(found, expected, **tolerance):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, **(tolerance or {"atol": 1e-6})),
+        found,
+        expected,
+    )
+
+
+def test_the_penalty_pulls_by_distance_and_past_updates(make_view, make_client, make_params):
+    h, server = make_params(8), {"mean_samples": jnp.float32(44)}
+    client = make_client(kept={"h": h}, server=server)
+    params = make_view().params
+    term = lambda method: lambda p: method.term(make_view(client, params=p))  # noqa: E731
+    direction = trees.add(trees.subtract(params, client.params), h)
+    # 22 samples against a mean of 44: alpha doubles.
+    close(jax.grad(term(feddyn(alpha=0.1)))(params), trees.scale(0.2, direction))
+    plain = feddyn(alpha=0.1, adapt_alpha=False)
+    close(jax.grad(term(plain))(params), trees.scale(0.1, direction))
+
+
+def test_the_server_adds_the_mean_of_h_over_all_clients(make_setup, make_round, make_params):
+    method = feddyn(evaluate="cohort")
+    state = {**method.init(make_setup()).server, "h": make_params(9)}
+    rnd = make_round(state=state)
+    result = method.server(rnd)
+    h = trees.add_scaled(state["h"], 2 / 5, rnd.mean_delta)
+    cohort = trees.add(rnd.params, rnd.mean_delta)
+    close(result.state["h"], h)
+    close(result.params, trees.add(cohort, h))
+    close(result.state["reported"], cohort)
+
+
+def test_a_skipped_client_does_not_count(make_setup, make_round):
+    method = feddyn()
+    rnd = make_round(state=method.init(make_setup()).server, weights=jnp.array([1.0, 0.0]))
+    close(method.server(rnd).state["h"], trees.scale(0.2, rnd.mean_delta))
+
+
+def test_the_reported_model_is_a_choice(make_setup, facts, tiny_model, make_params):
+    assert feddyn(evaluate="server").evaluated is None
+    state = {"reported": make_params(4)}
+    evaluation = Evaluation(facts, tiny_model, make_params(), {}, state, None, None, None)
+    assert feddyn().evaluated(evaluation)[0] is state["reported"]
+    with pytest.raises(ValueError, match="'cohort'"):
+        feddyn(evaluate="cohorts")
+
+
+def test_server_state_is_the_mean_of_the_clients(simulate):
+    done = simulate("feddyn", hparams={"feddyn": {"evaluate": "all"}}, participation=0.5)
+    server, kept = done.state.server, done.state.kept.method
+    close(server["h"], jax.tree.map(lambda a: a.mean(1), kept["h"]))
+    close(server["reported"], jax.tree.map(lambda a: a.mean(1), kept["latest"]))
+    assert float(trees.norm(server["h"])) > 1e-3
+
+
+def test_it_finds_the_optimum_of_two_quadratics(make_client, make_view, make_round, make_setup):
+    """Clients with curvatures 1 and 4 and 10 and 30 samples; FedAvg's fixed point is elsewhere."""
+    method = feddyn(alpha=0.5, evaluate="server")
+    curvature, target = np.array([1.0, 4.0]), np.array([0.0, 1.0])
+    samples = np.array([10.0, 30.0])
+    view, rnd = make_view(), make_round()
+    facts = rnd.facts.__class__(**{**vars(rnd.facts), "num_clients": 2})
+    h = {"w": jnp.float32(0)}
+
+    @jax.jit
+    def one_round(x, server, kept):
+        ys, new = [], []
+        for i in range(2):
+            client = make_client(
+                params=x, kept=kept[i], server=server, num_samples=jnp.float32(samples[i])
+            )
+
+            def objective(y, client=client, i=i):
+                at = view.__class__(**{**vars(view), "client": client, "params": y})
+                return 0.5 * curvature[i] * (y["w"] - target[i]) ** 2 + method.term(at)
+
+            step = lambda _, y, f=objective: trees.add_scaled(y, -0.1, jax.grad(f)(y))  # noqa: E731
+            y = jax.lax.fori_loop(0, 200, step, x)
+            ys.append(y["w"])
+            new.append(method.finish(client, LocalResult(y, {}, x, None, None)).kept)
+        delta = {"w": jnp.mean(jnp.stack(ys)) - x["w"]}
+        changes = {"facts": facts, "params": x, "mean_delta": delta, "state": server}
+        result = method.server(rnd.__class__(**{**vars(rnd), **changes}))
+        return result.params, result.state, new
+
+    x, server, kept = {"w": jnp.float32(0)}, {"h": h["w"], "mean_samples": jnp.float32(20)}, None
+    server["h"], kept = h, [{"h": h}, {"h": h}]
+    for _ in range(100):
+        x, server, kept = one_round(x, server, kept)
+    optimum = (samples * curvature * target).sum() / (samples * curvature).sum()
+    np.testing.assert_allclose(x["w"], optimum, atol=1e-4)

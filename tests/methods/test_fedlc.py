@@ -1,0 +1,44 @@
+"""FedLC: logits lowered by a margin for rare classes."""
+
+import numpy as np
+import pytest
+
+from fedjax_skew import losses
+from fedjax_skew.methods import build
+
+COUNTS = np.array([12.0, 8.0, 2.0, 0.0])
+
+
+def cross_entropy(logits, labels):
+    log_q = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return -log_q[np.arange(8), labels][:7].mean()
+
+
+def test_vacant_classes_drop_out_by_default(make_view):
+    view = make_view()
+    logits, labels = np.asarray(view.outputs.logits, np.float64), np.asarray(view.batch.labels)
+    present = logits[:, :3] - COUNTS[:3] ** -0.25
+    expected = cross_entropy(present, np.minimum(labels, 2))
+    np.testing.assert_allclose(build("fedlc").loss(view), expected, rtol=1e-5)
+
+
+def test_a_smallest_count_keeps_them(make_view):
+    view = make_view()
+    logits, labels = np.asarray(view.outputs.logits, np.float64), np.asarray(view.batch.labels)
+    expected = cross_entropy(logits - 0.1 * np.maximum(COUNTS, 1e-4) ** -0.25, labels)
+    method = build("fedlc", {"fedlc": {"tau": 0.1, "min_count": 1e-4}})
+    np.testing.assert_allclose(method.loss(view), expected, rtol=1e-5)
+
+
+def test_the_printed_denominator_is_an_option(make_view):
+    view = make_view()
+    found = build("fedlc", {"fedlc": {"exclude_true": True}}).loss(view)
+    expected = losses.fedlc(
+        view.outputs.logits, view.batch.labels, view.client.class_counts, exclude_true=True
+    )
+    np.testing.assert_allclose(found, expected[:7].mean(), rtol=1e-6)
+
+
+def test_a_negative_tau_is_refused():
+    with pytest.raises(ValueError, match=r"hparams\.fedlc\.tau=-1"):
+        build("fedlc", {"fedlc": {"tau": -1}})
