@@ -6,8 +6,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+from fedjax_skew.core.local import LocalWork, local_step
 from fedjax_skew.methods.base import Batch, Client, Facts, Round, Setup, View
 from fedjax_skew.models.functional import from_module
 
@@ -146,3 +148,56 @@ def make_round(tiny_model, make_params, facts):
         return Round(**{**fields, **changes})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_batches():
+    """``make_batches(n)`` draws n full batches of 8 rows."""
+
+    def make(number=1):
+        rng = np.random.default_rng(7)
+        return tuple(
+            Batch(
+                jnp.asarray(rng.normal(size=(8, DIM)), jnp.float32),
+                jnp.asarray(rng.integers(0, CLASSES, 8), jnp.int32),
+                jnp.ones(8, bool),
+            )
+            for _ in range(number)
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def take_step(make_client, make_batches):
+    """One real local step of a method: ``take_step(method, client, batches=..., momentum=0.9)``."""
+
+    def take(method, client=None, *, params=None, batches=None, momentum=0.0):
+        client = client or make_client()
+        params = client.params if params is None else params
+        work = LocalWork(
+            facts=client.facts,
+            model=client.model,
+            method=method,
+            optimizer=optax.trace(momentum) if momentum else optax.identity(),
+            local_epochs=1,
+            local_steps=0,
+            drop_last=False,
+            augment=lambda x, key: x,
+            keep_momentum=False,
+            skip_nonfinite=False,
+        )
+        return local_step(
+            work,
+            client,
+            params,
+            client.stats,
+            work.optimizer.init(params),
+            method.scratch(client) if method.scratch else None,
+            make_batches(method.num_batches) if batches is None else batches,
+            jnp.int32(0),
+            jnp.int32(4),
+            jax.random.key(8),
+        )
+
+    return take
