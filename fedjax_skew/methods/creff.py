@@ -1,0 +1,188 @@
+"""CReFF. Shang et al., Federated Learning on Heterogeneous and Long-Tailed Data via Classifier
+Re-training with Federated Features, IJCAI 2022.
+
+There are three heads. Clients train the whole model with FedAvg's head. Before that they send,
+class by class, the gradient of the re-trained head on the global features. The server changes its
+synthetic features until they give the same gradients at that same head, and trains a new, random
+head on them: that one is evaluated, with FedAvg's backbone, and is the re-trained head of the next
+round.
+
+The mean of several gradients on small samples of a class is computed as one gradient on all of
+them together, drawn with replacement. The differentiable augmentation of these samples, an option
+of the published code, is left out.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import (
+    Client,
+    Evaluation,
+    Method,
+    PyTree,
+    Round,
+    State,
+    Upload,
+    masked_mean,
+)
+from fedjax_skew.methods.server_training import new_head, retrain_head, with_head
+from fedjax_skew.models.functional import head
+
+
+def creff(
+    *,
+    ipc: int = 100,
+    match_steps: int = 100,
+    match_lr: float = 0.1,
+    crt_epochs: int = 300,
+    crt_lr: float = 0.01,
+    crt_batch_size: int = 32,
+    sample_size: int = 32,
+    repeats: int = 10,
+) -> Method:
+    """The head is re-trained on synthetic features that match the clients' gradients.
+
+    Args:
+        ipc: synthetic features of each class.
+        match_steps: steps of the features a round.
+        match_lr: learning rate of the features.
+        crt_epochs: passes over the features that train the new head.
+        crt_lr: learning rate of the new head.
+        crt_batch_size: its batch size.
+        sample_size: samples of a class in one gradient.
+        repeats: how many such gradients a client averages.
+    """
+    for field, value in {
+        "ipc": ipc,
+        "match_steps": match_steps,
+        "crt_epochs": crt_epochs,
+        "crt_batch_size": crt_batch_size,
+        "sample_size": sample_size,
+        "repeats": repeats,
+    }.items():
+        checks.positive("creff", field, value, whole=True)
+    checks.positive("creff", "match_lr", match_lr)
+    checks.positive("creff", "crt_lr", crt_lr)
+
+    def init(setup):
+        key_head, key_features = jax.random.split(setup.key)
+        dim, num_classes = setup.params["head"]["kernel"].shape
+        return State(
+            {
+                "features": jax.random.normal(key_features, (num_classes, ipc, dim)),
+                "head": new_head(key_head, setup.params["head"]),
+            }
+        )
+
+    def before(client: Client) -> PyTree:
+        def of_class(c):
+            key = jax.random.fold_in(client.key, c)
+            batch = client.sample_class(key, c, sample_size * repeats)
+            features = client.teacher(batch).features
+            return head_gradient(client.server["head"], features, c, batch.where)
+
+        return jax.lax.map(of_class, jnp.arange(client.facts.num_classes))
+
+    def finish(client, result):
+        held = (client.class_counts > 0).astype(jnp.float32)
+        return Upload(summed={"gradients": result.before, "holders": held})
+
+    def absorb(rnd: Round):
+        state, holders = rnd.state, rnd.summed["holders"]
+        target = jax.tree.map(
+            lambda g: g / jnp.maximum(holders, 1).reshape(-1, *[1] * (g.ndim - 1)),
+            rnd.summed["gradients"],
+        )
+        features = match(
+            state["features"], state["head"], target, holders > 0, steps=match_steps, lr=match_lr
+        )
+        key_new, key_train = jax.random.split(rnd.key)
+        num_classes = features.shape[0]
+        retrained = retrain_head(
+            new_head(key_new, state["head"]),
+            features.reshape(num_classes * ipc, -1),
+            jnp.repeat(jnp.arange(num_classes), ipc),
+            jnp.ones(num_classes * ipc, bool),
+            key_train,
+            epochs=crt_epochs,
+            batch_size=crt_batch_size,
+            lr=crt_lr,
+        )
+        return {"features": features, "head": retrained}
+
+    def evaluated(evaluation: Evaluation):
+        return with_head(evaluation.params, evaluation.state["head"]), evaluation.stats
+
+    return Method(
+        "creff", init=init, before=before, finish=finish, absorb=absorb, evaluated=evaluated
+    )
+
+
+def head_gradient(
+    classifier: PyTree, features: jax.Array, c: jax.Array, where: jax.Array
+) -> PyTree:
+    """Gradient of the mean cross-entropy of class ``c`` in the head; 0 if no row counts."""
+
+    def loss(classifier):
+        logits = head({"head": classifier}, features)
+        labels = jnp.full(logits.shape[:-1], c, jnp.int32)
+        return masked_mean(cross_entropy(logits, labels), where)
+
+    return jax.grad(loss)(classifier)
+
+
+def mismatch(
+    features: jax.Array, classifier: PyTree, target: PyTree, known: jax.Array
+) -> jax.Array:
+    """How far the features' gradients point away from the target's, over all known classes.
+
+    Args:
+        features: ``[C, n, D]``.
+        classifier: the head at which gradients are taken.
+        target: gradients ``[C, ...]`` of the clients.
+        known: bool ``[C]``, classes that have a target.
+
+    Returns:
+        The sum over classes of 1 - cosine, for each class's row of the kernel and for the bias.
+    """
+
+    def of_class(features, c, target):
+        made = head_gradient(classifier, features, c, jnp.ones(features.shape[0], bool))
+        return sum(
+            jnp.sum(1 - _cosine(jnp.atleast_2d(a.T), jnp.atleast_2d(b.T)))
+            for a, b in zip(jax.tree.leaves(made), jax.tree.leaves(target), strict=True)
+        )
+
+    each = jax.vmap(of_class)(features, jnp.arange(features.shape[0]), target)
+    return jnp.sum(jnp.where(known, each, 0.0))
+
+
+def match(
+    features: jax.Array,
+    classifier: PyTree,
+    target: PyTree,
+    known: jax.Array,
+    *,
+    steps: int,
+    lr: float,
+) -> jax.Array:
+    """Gradient descent of the features on :func:`mismatch`."""
+
+    def body(features, _):
+        gradient = jax.grad(mismatch)(features, classifier, target, known)
+        return trees.add_scaled(features, -lr, gradient), None
+
+    return jax.lax.scan(body, features, None, length=steps)[0]
+
+
+def _cosine(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Cosine of rows ``[n, d]``; finite, with a finite gradient, for rows of zeros."""
+
+    def length(rows):
+        square = jnp.sum(jnp.square(rows), -1)
+        return jnp.sqrt(jnp.where(square > 0, square, 1.0)) * (square > 0)
+
+    return jnp.sum(a * b, -1) / (length(a) * length(b) + 1e-6)

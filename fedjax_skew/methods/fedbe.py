@@ -1,0 +1,190 @@
+"""FedBE. Chen and Chao, FedBE: Making Bayesian Model Ensemble Applicable to Federated Learning,
+ICLR 2021.
+
+The server samples models around the clients', takes the mean probability of the average, the
+sampled and the client models as teacher, and distils it on unlabelled data into a student whose
+weights are averaged along the way (SWA). As in the published code: the Gaussian is fitted to each
+tensor's updates scaled to length 1, with a tenth of their spread, around the model the round
+started from; the teacher is sharpened; the divergence is also divided by the number of classes;
+the learning rate of SWA is constant. Sampled Gaussian models carry the averaged running statistics
+of normalisation layers. The student's are estimated anew on the server's data, by training-mode
+passes.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_skew import trees
+from fedjax_skew.losses import distillation
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, PyTree, Round, ServerResult
+from fedjax_skew.methods.server_training import (
+    Trained,
+    averaged,
+    draw,
+    equal_weights,
+    lookup,
+    make_step,
+    taking_part,
+    unless_empty,
+)
+
+MIN_VARIANCE = 1e-5
+# A running average forgets what it started from: 0.9 ** 50 is half a percent.
+MIN_STATS_BATCHES = 50
+
+
+def fedbe(
+    *,
+    sampling: str = "gaussian",
+    num_models: int = 10,
+    spread: float = 0.1,
+    alpha: float = 1.0,
+    use_clients: bool = True,
+    temperature: float = 0.5,
+    epochs: int = 20,
+    server_lr: float = 1e-3,
+    momentum: float = 0.9,
+    weight_decay: float = 1e-5,
+    batch_size: int = 128,
+    swa_start: int = 500,
+    swa_every: int = 25,
+) -> Method:
+    """The server distils an ensemble of sampled models into their average on unlabelled data.
+
+    Args:
+        sampling: ``"gaussian"`` around the clients' updates, or ``"dirichlet"`` for random convex
+            combinations of the client models.
+        num_models: sampled models.
+        spread: factor on the standard deviation (Gaussian).
+        alpha: concentration of the combinations (Dirichlet).
+        use_clients: the client models teach as well.
+        temperature: probabilities are raised to the power of ``1 / temperature``.
+        epochs: passes over the unlabelled data a round.
+        server_lr: learning rate of SGD.
+        momentum: of SGD.
+        weight_decay: of SGD.
+        batch_size: unlabelled samples in a step.
+        swa_start: first step whose weights enter the average; a third of all steps if that is
+            sooner.
+        swa_every: steps between two weights that enter the average.
+    """
+    checks.choice("fedbe", "sampling", sampling, ("gaussian", "dirichlet"))
+    checks.flag("fedbe", "use_clients", use_clients)
+    for field, value in {
+        "num_models": num_models,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "swa_every": swa_every,
+    }.items():
+        checks.positive("fedbe", field, value, whole=True)
+    for field, value in {
+        "spread": spread,
+        "alpha": alpha,
+        "temperature": temperature,
+        "server_lr": server_lr,
+    }.items():
+        checks.positive("fedbe", field, value)
+    checks.within("fedbe", "momentum", momentum, 0, 0.9999)
+    checks.at_least("fedbe", "weight_decay", weight_decay, 0)
+    checks.at_least("fedbe", "swa_start", swa_start, 0, whole=True)
+
+    def sample(rnd, key):
+        if sampling == "gaussian":
+            made = sample_gaussian(rnd, key, num_models, spread)
+            return made, jax.tree.map(
+                lambda s: jnp.broadcast_to(s, (num_models, *s.shape)), rnd.mean_stats
+            )
+        weights = jax.random.dirichlet(key, jnp.full(rnd.weights.shape, alpha), (num_models,))
+        weights = weights * taking_part(rnd)
+        weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-12)
+        mix = jax.vmap(trees.weighted_mean, in_axes=(0, None))
+        return mix(weights, rnd.client_params), mix(weights, rnd.client_stats)
+
+    def server(rnd: Round) -> ServerResult:
+        x = rnd.unlabelled
+        number, num_classes = x.shape[0], rnd.facts.num_classes
+        steps = epochs * -(-number // batch_size)
+        sample_key, train_key, stats_key = jax.random.split(rnd.key, 3)
+        params, stats = averaged(rnd)
+        teachers, votes = [sample(rnd, sample_key)], [jnp.ones(num_models)]
+        teachers.append(jax.tree.map(lambda a: a[None], (params, stats)))
+        votes.append(jnp.ones(1))
+        if use_clients:
+            teachers.append((rnd.client_params, rnd.client_stats))
+            votes.append(taking_part(rnd))
+        teachers = jax.tree.map(lambda *a: jnp.concatenate(a), *teachers)
+        votes = jnp.concatenate(votes)
+
+        def teach(batch):
+            logits = jax.vmap(lambda p, s: rnd.model.apply(p, s, batch)[0].logits)(*teachers)
+            mean = jnp.tensordot(votes / votes.sum(), jax.nn.softmax(logits), 1)
+            return jnp.log(jnp.maximum(mean, 1e-30)) / temperature
+
+        teacher = lookup(teach, x, steps * batch_size)
+
+        def objective(params, stats, key):
+            ids = draw(key, batch_size, number)
+            outputs, stats = rnd.model.apply(params, stats, x[ids], train=True)
+            return jnp.mean(distillation(outputs.logits, teacher(ids))) / num_classes, stats
+
+        optimizer = optax.chain(
+            optax.add_decayed_weights(weight_decay), optax.sgd(server_lr, momentum or None)
+        )
+        step = make_step(objective, optimizer)
+        start = min(swa_start, steps // 3)
+
+        def body(carry, at):
+            state, mean, taken = carry
+            t, key = at
+            state = step(state, key)
+            take = (t >= start) & ((t - start) % swa_every == 0)
+            taken = taken + take
+            share = jnp.where(take, 1.0 / jnp.maximum(taken, 1), 0.0)
+            mean = trees.add_scaled(mean, share, trees.subtract(state.params, mean))
+            return (state, mean, taken), None
+
+        first = Trained(params, stats, optimizer.init(params))
+        keys = jax.random.split(train_key, steps)
+        carry = (first, trees.zeros(params), jnp.float32(0))
+        (last, student, _), _ = jax.lax.scan(body, carry, (jnp.arange(steps), keys))
+        stats = _estimate_stats(rnd, student, last.stats, stats_key, batch_size)
+        return unless_empty(rnd, ServerResult(student, stats, rnd.state))
+
+    return Method("fedbe", server=server, client_models=True, unlabelled=True)
+
+
+def sample_gaussian(rnd: Round, key: jax.Array, number: int, spread: float) -> PyTree:
+    """Models ``[number, ...]`` around the clients' updates, tensor by tensor."""
+    share = equal_weights(rnd)
+    leaves, structure = jax.tree.flatten(rnd.params)
+    clients = jax.tree.leaves(rnd.client_params)
+    keys = jax.random.split(key, len(leaves))
+
+    def one(start, local, key):
+        delta = local - start
+        length = jnp.sqrt(jnp.sum(jnp.square(delta), tuple(range(1, delta.ndim)), keepdims=True))
+        unit = delta / jnp.maximum(length, 1e-12)
+        mean = jnp.tensordot(share, unit, 1)
+        variance = jnp.tensordot(share, jnp.square(unit - mean), 1)
+        noise = jax.random.normal(key, (number, *start.shape))
+        moved = mean + spread * jnp.sqrt(jnp.maximum(variance, MIN_VARIANCE)) * noise
+        return start + jnp.dot(share, length.reshape(-1)) * moved
+
+    made = [one(s, c, k) for s, c, k in zip(leaves, clients, keys, strict=True)]
+    return jax.tree.unflatten(structure, made)
+
+
+def _estimate_stats(rnd: Round, params, stats, key, batch_size: int) -> PyTree:
+    """Running statistics of a model on the server's unlabelled data."""
+    if not jax.tree.leaves(stats):
+        return stats
+    x = rnd.unlabelled
+    batches = max(MIN_STATS_BATCHES, -(-x.shape[0] // batch_size))
+
+    def body(stats, key):
+        batch = x[draw(key, batch_size, x.shape[0])]
+        return rnd.model.apply(params, stats, batch, train=True)[1], None
+
+    return jax.lax.scan(body, stats, jax.random.split(key, batches))[0]

@@ -1,0 +1,189 @@
+"""FedConcat. Diao, Li and He, Exploiting Label Skews in Federated Learning with Model
+Concatenation, AAAI 2024.
+
+Clients are clustered by their label histograms (k-means), and each cluster runs its own FedAvg
+from the same initial model. Then the clusters' encoders are frozen and stand side by side, and all
+clients train one linear head on all their features, a few batches a round and with equal weights,
+because everybody takes as many steps. In the first phase a cluster without a participant keeps its
+model.
+
+Encoders are frozen in evaluation mode; published code leaves them in training mode, so that batch
+normalisation would go on changing. While the encoders train, what is evaluated is the mean
+probability of the cluster models. Left out: FedConcat-ID, which clusters by the predictions of
+trained client models, clusters of limited size, and noise on the histograms.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_skew import trees
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import (
+    Client,
+    Evaluation,
+    LocalResult,
+    Method,
+    PyTree,
+    Round,
+    ServerResult,
+    Setup,
+    State,
+    Then,
+    Upload,
+    uniform,
+)
+from fedjax_skew.methods.server_training import new_head
+from fedjax_skew.models.functional import Model, Outputs, head
+
+
+def fedconcat(
+    *,
+    num_clusters: int = 5,
+    encoder_rounds: int = 50,
+    head_steps: int = 3,
+    head_init: str = "random",
+) -> Method:
+    """Clusters of similar clients train encoders; a common head is trained on all of them.
+
+    Args:
+        num_clusters: how many clusters, and encoders.
+        encoder_rounds: rounds of the first phase; the rest of the run trains the head.
+        head_steps: local steps of a client and round in the second phase.
+        head_init: ``"random"``, or ``"concatenated"`` to start from the clusters' heads side by
+            side, with the sum of their biases.
+    """
+    checks.positive("fedconcat", "num_clusters", num_clusters, whole=True)
+    checks.positive("fedconcat", "encoder_rounds", encoder_rounds, whole=True)
+    checks.positive("fedconcat", "head_steps", head_steps, whole=True)
+    checks.choice("fedconcat", "head_init", head_init, ("random", "concatenated"))
+
+    def init(setup: Setup) -> State:
+        def every_cluster(leaf):
+            return jnp.broadcast_to(leaf, (num_clusters, *leaf.shape)).copy()
+
+        seed = int(jax.random.randint(setup.key, (), 0, 2**31 - 1))
+        return State(
+            {
+                "cluster": jnp.asarray(cluster_clients(setup.class_counts, num_clusters, seed)),
+                "params": jax.tree.map(every_cluster, setup.params),
+                "stats": jax.tree.map(every_cluster, setup.stats),
+            }
+        )
+
+    def finish(client: Client, result: LocalResult) -> Upload:
+        weight = client.num_samples * jax.nn.one_hot(
+            client.server["cluster"][client.id], num_clusters
+        )
+
+        def spread(tree):
+            return jax.tree.map(lambda a: jnp.multiply.outer(weight, a), tree)
+
+        delta = trees.subtract(result.params, result.start)
+        return Upload(
+            summed={"delta": spread(delta), "stats": spread(result.stats), "weight": weight}
+        )
+
+    def transition(setup: Setup, params: PyTree, stats: PyTree, server: PyTree):
+        encoders = {"params": server["params"], "stats": server["stats"]}
+        heads = server["params"]["head"]
+        kernel = heads["kernel"].reshape(-1, heads["kernel"].shape[-1])
+        if head_init == "concatenated":
+            start = {"kernel": kernel}
+            if "bias" in heads:
+                start["bias"] = jnp.sum(heads["bias"], 0)
+        else:
+            start = new_head(setup.key, params["head"], kernel.shape[0])
+        return {"head": start}, {"encoders": encoders}
+
+    second = Method("fedconcat", weight=uniform, server=_keep_encoders, local_steps=head_steps)
+    return Method(
+        "fedconcat",
+        init=init,
+        start=_start,
+        finish=finish,
+        server=_average_clusters,
+        evaluated=_cluster_models,
+        predict=_predict_clusters,
+        then=Then(encoder_rounds, second, concatenated, transition),
+    )
+
+
+def cluster_clients(class_counts: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
+    """Cluster of each client, int32 ``[K]``, by k-means on label histograms.
+
+    If fewer histograms than clusters differ, the last clusters stay empty.
+    """
+    from sklearn.cluster import KMeans
+
+    num_clients = class_counts.shape[0]
+    if num_clusters > num_clients:
+        raise ValueError(
+            f"hparams.fedconcat.num_clusters={num_clusters} must be at most num_clients="
+            f"{num_clients}."
+        )
+    histograms = class_counts / np.maximum(class_counts.sum(-1, keepdims=True), 1)
+    different = len(np.unique(histograms, axis=0))
+    means = KMeans(min(num_clusters, different), n_init=10, random_state=seed)
+    return means.fit_predict(histograms).astype(np.int32)
+
+
+def concatenated(model: Model) -> Model:
+    """The model whose features are those of all encoders, which live in its ``stats``."""
+
+    def apply(params, stats, x, *, train=False, where=None):
+        encoders = stats["encoders"]
+        features = jax.vmap(lambda p, s: model.apply(p, s, x)[0].features)(
+            encoders["params"], encoders["stats"]
+        )
+        features = _side_by_side(features)
+        return Outputs(head(params, features), features), stats
+
+    def init(key, x):
+        params, stats = model.init(key, x)
+        one = jax.tree.map(lambda a: a[None], {"params": params, "stats": stats})
+        return {"head": params["head"]}, {"encoders": one}
+
+    return Model(init, apply)
+
+
+def _side_by_side(features: jax.Array) -> jax.Array:
+    """``[G, B, D]`` to ``[B, G * D]``."""
+    return jnp.swapaxes(features, 0, 1).reshape(features.shape[1], -1)
+
+
+def _start(client: Client) -> tuple[PyTree, PyTree]:
+    cluster = client.server["cluster"][client.id]
+    return trees.index((client.server["params"], client.server["stats"]), cluster)
+
+
+def _average_clusters(rnd: Round) -> ServerResult:
+    """FedAvg in each cluster; the global model is their mean, and nothing depends on it."""
+    sums, state = rnd.summed, rnd.state
+    weight = sums["weight"]
+
+    def divided(a):
+        return a / jnp.maximum(weight, 1e-12).reshape(-1, *[1] * (a.ndim - 1))
+
+    def averaged(new, old):
+        return jnp.where((weight > 0).reshape(-1, *[1] * (old.ndim - 1)), divided(new), old)
+
+    params = jax.tree.map(lambda p, d: p + divided(d), state["params"], sums["delta"])
+    stats = jax.tree.map(averaged, sums["stats"], state["stats"])
+    mean = jax.tree.map(lambda a: jnp.mean(a, 0), (params, stats))
+    return ServerResult(*mean, {**state, "params": params, "stats": stats})
+
+
+def _cluster_models(evaluation: Evaluation) -> tuple[PyTree, PyTree]:
+    return evaluation.state["params"], evaluation.state["stats"]
+
+
+def _predict_clusters(model: Model, evaluated: PyTree, x: jax.Array) -> Outputs:
+    outputs = jax.vmap(lambda p, s: model.apply(p, s, x)[0])(*evaluated)
+    mean = jnp.mean(jax.nn.softmax(outputs.logits), 0)
+    return Outputs(jnp.log(jnp.maximum(mean, 1e-30)), _side_by_side(outputs.features))
+
+
+def _keep_encoders(rnd: Round) -> ServerResult:
+    """The mean of the heads; encoders come back untouched by any rounding of their mean."""
+    return ServerResult(trees.add(rnd.params, rnd.mean_delta), rnd.stats, rnd.state)

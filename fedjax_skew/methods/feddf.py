@@ -1,0 +1,130 @@
+"""FedDF. Lin et al., Ensemble Distillation for Robust Model Fusion in Federated Learning, NeurIPS
+2020.
+
+The server averages the client models with equal weights and then trains the average, in training
+mode, towards the ensemble (the softmax of the clients' mean logits) on unlabelled data. The
+published code has a budget of 10,000 steps and stops after 1,000 without a better accuracy on
+labelled validation data. That needs labels on the server, so the default is a fixed number of
+steps; ``validation=True`` is the published rule, on the server's labelled data. The cosine
+schedule spans ``steps`` in both. The batch size is the paper's. Left out are the published code's
+other teachers (mean of losses, dropping clients at chance level).
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_skew import trees
+from fedjax_skew.losses import distillation
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, Round, ServerResult, uniform
+from fedjax_skew.methods.server_training import (
+    Trained,
+    adam,
+    averaged,
+    client_outputs,
+    draw,
+    equal_weights,
+    lookup,
+    make_step,
+    minimize,
+    unless_empty,
+)
+
+
+def feddf(
+    *,
+    steps: int = 1000,
+    server_lr: float = 1e-3,
+    batch_size: int = 128,
+    temperature: float = 1.0,
+    clip_norm: float = 5.0,
+    validation: bool = False,
+    check_every: int = 100,
+    patience: int = 1000,
+) -> Method:
+    """The server distils the ensemble of client models into their average on unlabelled data.
+
+    Args:
+        steps: distillation steps a round (the most, with ``validation``).
+        server_lr: initial learning rate of Adam; it falls to 0 by a cosine over ``steps``.
+        batch_size: unlabelled samples in a step.
+        temperature: of both softmaxes; there is no factor of its square.
+        clip_norm: bound of the gradient's norm; 0 does not clip.
+        validation: keep the student with the best accuracy on the server's labelled data, and stop
+            when it has not improved.
+        check_every: steps between two validations.
+        patience: steps without improvement after which training stops.
+    """
+    checks.positive("feddf", "steps", steps, whole=True)
+    checks.positive("feddf", "server_lr", server_lr)
+    checks.positive("feddf", "batch_size", batch_size, whole=True)
+    checks.positive("feddf", "temperature", temperature)
+    checks.at_least("feddf", "clip_norm", clip_norm, 0)
+    checks.flag("feddf", "validation", validation)
+    checks.positive("feddf", "check_every", check_every, whole=True)
+    checks.positive("feddf", "patience", patience, whole=True)
+
+    def server(rnd: Round) -> ServerResult:
+        x, share = rnd.unlabelled, equal_weights(rnd)
+        number = x.shape[0]
+        teacher = lookup(
+            lambda batch: jnp.tensordot(share, client_outputs(rnd, batch).logits, 1),
+            x,
+            steps * batch_size,
+        )
+
+        def objective(params, stats, key):
+            ids = draw(key, batch_size, number)
+            outputs, stats = rnd.model.apply(params, stats, x[ids], train=True)
+            loss = distillation(outputs.logits, teacher(ids), temperature=temperature)
+            return jnp.mean(loss), stats
+
+        optimizer = adam(optax.cosine_decay_schedule(server_lr, steps), clip=clip_norm)
+        if validation:
+            done = _best(rnd, objective, optimizer, steps, check_every, patience)
+        else:
+            done = minimize(objective, optimizer, *averaged(rnd), rnd.key, steps=steps)
+        return unless_empty(rnd, ServerResult(done.params, done.stats, rnd.state))
+
+    return Method(
+        "feddf",
+        weight=uniform,
+        server=server,
+        client_models=True,
+        unlabelled=True,
+        labelled=validation,
+    )
+
+
+def _best(rnd: Round, objective, optimizer, steps: int, every: int, patience: int) -> Trained:
+    """Trains in blocks of ``every`` steps and returns the best state at the end of a block."""
+    x, labels = rnd.labelled
+    step = make_step(objective, optimizer)
+    blocks = -(-steps // every)
+
+    def accuracy(state):
+        def guess(batch):
+            return jnp.argmax(rnd.model.apply(state.params, state.stats, batch)[0].logits, -1)
+
+        return jnp.mean(lookup(guess, x, len(x))(jnp.arange(len(x))) == labels)
+
+    def unfinished(carry):
+        block, _, _, _, best_block = carry
+        return (block < blocks) & ((block - best_block) * every < patience)
+
+    def body(carry):
+        block, state, best, best_accuracy, best_block = carry
+        keys = jax.random.split(jax.random.fold_in(rnd.key, block), every)
+        state = jax.lax.scan(lambda s, k: (step(s, k), None), state, keys)[0]
+        reached = accuracy(state)
+        better = reached > best_accuracy
+        best = trees.select(better, state, best)
+        best_block = jnp.where(better, block + 1, best_block)
+        return block + 1, state, best, jnp.maximum(reached, best_accuracy), best_block
+
+    params, stats = averaged(rnd)
+    first = Trained(params, stats, optimizer.init(params))
+    zero = jnp.int32(0)
+    start = (zero, first, first, jnp.float32(-1), zero)
+    return jax.lax.while_loop(unfinished, body, start)[2]

@@ -1,0 +1,187 @@
+"""FedGen. Zhu, Hong and Zhou, Data-Free Knowledge Distillation for Heterogeneous Federated
+Learning, ICML 2021.
+
+The server trains a generator of features on the heads that the clients send back; clients train
+their head on generated features, and pull their predictions towards those for generated features
+of the same labels. As in the published code: noise is uniform, labels count once more than they
+were drawn in local training, both terms act on the first ``term_steps`` local steps from the
+second round on, their weights decay by round, and the term against a student has weight 0. The
+published models end in a bottleneck of 32 features; here the generator works on the features the
+model has.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_skew import trees
+from fedjax_skew.losses import cross_entropy, distillation
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import Method, Round, State, Upload, View
+from fedjax_skew.models.functional import head
+from fedjax_skew.models.norm import Norm
+
+SMALLEST_WEIGHT = 1e-4
+
+
+class Generator(nn.Module):
+    """Features ``[B, latent]`` from noise ``[B, n]`` and labels ``[B]``."""
+
+    hidden: int
+    latent: int
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, noise: jax.Array, labels: jax.Array, train: bool) -> jax.Array:
+        """Dense, batch normalisation, ReLU, dense on the noise beside the one-hot labels."""
+        x = jnp.concatenate([noise, jax.nn.one_hot(labels, self.num_classes)], -1)
+        x = nn.relu(Norm(name="norm")(nn.Dense(self.hidden, name="dense0")(x), train))
+        return nn.Dense(self.latent, name="dense1")(x)
+
+
+def fedgen(
+    *,
+    alpha: float = 10.0,
+    beta: float = 10.0,
+    decay: float = 0.98,
+    term_steps: int = 20,
+    generator_steps: int = 50,
+    generator_lr: float = 3e-4,
+    generator_weight_decay: float = 1e-2,
+    batch_size: int = 32,
+    noise_dim: int = 32,
+    hidden: int = 256,
+    diversity: float = 1.0,
+) -> Method:
+    """Clients learn from a feature generator that the server trains on their heads.
+
+    Args:
+        alpha: initial weight of the cross-entropy on generated features.
+        beta: initial weight of the divergence from predictions on generated features.
+        decay: factor on both weights and on the generator's learning rate, each round.
+        term_steps: local steps of a round in which the terms act.
+        generator_steps: steps of the generator a round.
+        generator_lr: of the generator's Adam.
+        generator_weight_decay: of the generator's Adam.
+        batch_size: generated features in a step, of the server and of a client.
+        noise_dim: size of the noise.
+        hidden: width of the generator.
+        diversity: weight of the term that spreads generated features apart.
+    """
+    for field, value in {
+        "term_steps": term_steps,
+        "generator_steps": generator_steps,
+        "batch_size": batch_size,
+        "noise_dim": noise_dim,
+        "hidden": hidden,
+    }.items():
+        checks.positive("fedgen", field, value, whole=True)
+    for field, value in {
+        "alpha": alpha,
+        "beta": beta,
+        "generator_weight_decay": generator_weight_decay,
+        "diversity": diversity,
+    }.items():
+        checks.at_least("fedgen", field, value, 0)
+    checks.positive("fedgen", "generator_lr", generator_lr)
+    checks.within("fedgen", "decay", decay, 0, 1)
+    direction = optax.chain(
+        optax.add_decayed_weights(generator_weight_decay), optax.scale_by_adam()
+    )
+
+    def make(params):
+        return Generator(hidden, *params["head"]["kernel"].shape)
+
+    def init(setup):
+        generator = make(setup.params)
+        variables = generator.init(
+            setup.key, jnp.zeros((1, noise_dim)), jnp.zeros(1, jnp.int32), False
+        )
+        return State(
+            {
+                "params": variables["params"],
+                "stats": variables["batch_stats"],
+                "opt_state": direction.init(variables["params"]),
+                "available": jnp.asarray(setup.class_counts.sum(0) > 0, jnp.float32),
+            }
+        )
+
+    def generate(client, key, labels):
+        state = client.server
+        noise = jax.random.uniform(key, (labels.shape[0], noise_dim))
+        variables = {"params": state["params"], "batch_stats": state["stats"]}
+        return make(client.params).apply(variables, noise, labels, False)
+
+    def term(view: View) -> jax.Array:
+        client, batch = view.client, view.batch
+        key_label, key_new, key_same = jax.random.split(view.key, 3)
+        labels = jax.random.categorical(
+            key_label, jnp.log(client.server["available"]), shape=(batch_size,)
+        )
+        new = head(view.params, generate(client, key_new, labels))
+        teacher = head(view.params, generate(client, key_same, batch.labels))
+        age = jnp.power(decay, client.round.astype(jnp.float32))
+        first = jnp.maximum(SMALLEST_WEIGHT, alpha * age) * batch_size / client.facts.batch_size
+        second = jnp.maximum(SMALLEST_WEIGHT, beta * age)
+        loss = first * jnp.mean(cross_entropy(new, labels))
+        loss += second * view.mean(distillation(view.outputs.logits, teacher))
+        return jnp.where((client.round > 0) & (view.step < term_steps), loss, 0.0)
+
+    def observe(view: View) -> jax.Array:
+        rows = jax.nn.one_hot(view.batch.labels, view.client.facts.num_classes)
+        return view.scratch + jnp.sum(jnp.where(view.batch.where[:, None], rows, 0.0), 0)
+
+    def finish(client, result):
+        return Upload(stacked={"head": result.params["head"], "counts": result.scratch})
+
+    def absorb(rnd: Round):
+        heads, counts, state = rnd.stacked["head"], rnd.stacked["counts"], rnd.state
+        share = counts / jnp.maximum(jnp.sum(counts, 0), 1e-12)
+        qualified = jnp.any(counts > 1, 0)
+        lr = generator_lr * jnp.power(decay, rnd.round.astype(jnp.float32))
+        generator = make(rnd.params)
+
+        def loss(params, stats, key):
+            key_label, key_noise = jax.random.split(key)
+            labels = jax.random.categorical(
+                key_label, jnp.where(qualified, 0.0, -jnp.inf), shape=(batch_size,)
+            )
+            noise = jax.random.uniform(key_noise, (batch_size, noise_dim))
+            features, new = generator.apply(
+                {"params": params, "batch_stats": stats}, noise, labels, True,
+                mutable=["batch_stats"],
+            )
+            logits = jax.vmap(lambda h: head({"head": h}, features))(heads)
+            ce = cross_entropy(logits, jnp.broadcast_to(labels, logits.shape[:-1]))
+            teaching = jnp.sum(jnp.mean(share[:, labels] * ce, -1))
+            return teaching + diversity * _sameness(noise, features), new["batch_stats"]
+
+        def step(carry, key):
+            params, stats, opt_state = carry
+            gradient, stats = jax.grad(loss, has_aux=True)(params, stats, key)
+            updates, opt_state = direction.update(gradient, opt_state, params)
+            return (trees.add_scaled(params, -lr, updates), stats, opt_state), None
+
+        names = ("params", "stats", "opt_state")
+        before = tuple(state[n] for n in names)
+        after, _ = jax.lax.scan(step, before, jax.random.split(rnd.key, generator_steps))
+        after = trees.select(jnp.any(qualified), after, before)
+        return {**state, **dict(zip(names, after, strict=True))}
+
+    return Method(
+        "fedgen",
+        init=init,
+        term=term,
+        scratch=lambda client: jnp.ones(client.facts.num_classes),
+        observe=observe,
+        finish=finish,
+        absorb=absorb,
+    )
+
+
+def _sameness(noise: jax.Array, features: jax.Array) -> jax.Array:
+    """1 if different noise gives the same features, less the more they differ."""
+    apart = jnp.mean(jnp.square(noise[:, None] - noise[None]), -1)
+    moved = jnp.mean(jnp.abs(features[:, None] - features[None]), -1)
+    return jnp.exp(-jnp.mean(apart * moved))

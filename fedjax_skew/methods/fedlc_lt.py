@@ -1,0 +1,310 @@
+"""FedLC-LT. Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+Learning (the paper calls it FedLC too).
+
+Clients send the mean and the variance of their trained model's logits for each of their classes,
+never samples. The server keeps the latest of every client, and gives each client a synthetic mean
+of its nearest neighbours among the clients seen so far. From its second participation on a client
+is pulled towards it (L_Local) and weighs its classes by it (class importance). A class that no
+neighbour holds is left as it is.
+
+The server averages as FedAvg, then learns on its labelled auxiliary set: first the ensemble's
+directions r and the class query a, b, by cross-entropy of both logits plus L_Global, then the
+global model, by L_Global towards the ensemble. Each takes J steps. r, a and b persist. The class
+query is part of the model that is evaluated; clients start from the model without it. The paper
+does not say how the server optimises; Adam is used, new in each round.
+
+Each of the four parts of the ablation table is a switch; without any of them this is FedAvg.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.losses import (
+    calibration_distillation,
+    class_importance_weights,
+    class_query,
+    cross_entropy,
+    ensemble_logits,
+    local_logit_calibration,
+    logit_wasserstein,
+    synthetic_logits,
+)
+from fedjax_skew.methods import checks
+from fedjax_skew.methods.base import (
+    Client,
+    Evaluation,
+    LocalResult,
+    Method,
+    PyTree,
+    Round,
+    ServerResult,
+    State,
+    Upload,
+    View,
+)
+from fedjax_skew.methods.server_training import (
+    adam,
+    averaged,
+    client_outputs,
+    draw,
+    lookup,
+    minimize,
+    taking_part,
+    unless_empty,
+)
+from fedjax_skew.models.functional import Model, Outputs
+
+
+def fedlc_lt(
+    *,
+    neighbors: float = 0.25,
+    temperature: float = 4.0,
+    normalize: bool = True,
+    steps: int = 100,
+    lam: float = 1e-3,
+    batch_size: int = 64,
+    server_lr: float = 1e-3,
+    calibration_lr: float = 0.01,
+    l_local: bool = True,
+    l_global: bool = True,
+    class_importance: bool = True,
+    class_query: bool = True,
+) -> Method:
+    """Calibrates logits by similar clients and by distillation on labelled server data.
+
+    Args:
+        neighbors: similar clients, as a fraction of all; at least one.
+        temperature: of the clients' softened logits.
+        normalize: divide distances by the number of classes two clients share.
+        steps: J, steps of the calibration and of the distillation a round.
+        lam: weight of a client model's squared length in the ensemble.
+        batch_size: auxiliary samples in a server step.
+        server_lr: learning rate of the distilled model.
+        calibration_lr: learning rate of r, a and b.
+        l_local: pull the clients' mean logits towards the synthetic ones.
+        l_global: distil the ensemble into the global model.
+        class_importance: weigh the classes of the clients' cross-entropy.
+        class_query: scale and shift the global model's logits by class.
+    """
+    checks.within("fedlc_lt", "neighbors", neighbors, 0, 1)
+    checks.positive("fedlc_lt", "temperature", temperature)
+    checks.positive("fedlc_lt", "steps", steps, whole=True)
+    checks.at_least("fedlc_lt", "lam", lam, 0)
+    checks.positive("fedlc_lt", "batch_size", batch_size, whole=True)
+    checks.positive("fedlc_lt", "server_lr", server_lr)
+    checks.positive("fedlc_lt", "calibration_lr", calibration_lr)
+    for field, value in {
+        "normalize": normalize,
+        "l_local": l_local,
+        "l_global": l_global,
+        "class_importance": class_importance,
+        "class_query": class_query,
+    }.items():
+        checks.flag("fedlc_lt", field, value)
+    local, central = l_local or class_importance, l_global or class_query
+
+    def init(setup):
+        clients, classes = setup.facts.num_clients, setup.facts.num_classes
+        state = {}
+        if local:
+            table = jnp.zeros((clients, classes, classes))
+            state |= {"mean": table, "var": table, "synthetic": table}
+            state |= {"counts": table[..., 0], "known": table[..., 0]}
+        if l_global:
+            state |= {"r": jnp.zeros((clients, classes))}
+        if class_query:
+            state |= {"a": jnp.ones(classes), "b": jnp.zeros(classes)}
+        return State(state)
+
+    def importance(view: View) -> jax.Array:
+        mean, synthetic, usable = _own_rows(view.client)
+        weights = class_importance_weights(mean, synthetic, usable, temperature=temperature)
+        labels = view.batch.labels
+        return view.mean(weights[labels] * cross_entropy(view.outputs.logits, labels))
+
+    def pull(view: View) -> jax.Array:
+        _, synthetic, usable = _own_rows(view.client)
+        labels = view.batch.labels
+        return local_logit_calibration(
+            view.outputs.logits,
+            labels,
+            synthetic,
+            temperature=temperature,
+            where=view.batch.where & usable[labels],
+        )
+
+    def absorb(rnd: Round):
+        state, part = rnd.state, taking_part(rnd) > 0
+
+        def put(table, rows):
+            keep = part.reshape(-1, *[1] * (rows.ndim - 1))
+            return table.at[rnd.ids].set(jnp.where(keep, rows, table[rnd.ids]))
+
+        new = {name: put(state[name], rnd.stacked[name]) for name in ("mean", "var")}
+        new["counts"] = put(state["counts"], rnd.class_counts)
+        size = new["counts"].shape[0]
+        if size > 1:
+            number = min(max(1, round(neighbors * size)), size - 1)
+            new |= neighborhood(new, number, normalize=normalize)
+        return {**state, **new}
+
+    def server(rnd: Round) -> ServerResult:
+        return unless_empty(
+            rnd,
+            _distill(
+                rnd,
+                steps=steps,
+                lam=lam,
+                batch_size=batch_size,
+                server_lr=server_lr,
+                calibration_lr=calibration_lr,
+                l_global=l_global,
+                query=class_query,
+            ),
+        )
+
+    def evaluated(evaluation: Evaluation):
+        state = evaluation.state
+        return evaluation.params, evaluation.stats, state["a"], state["b"]
+
+    return Method(
+        "fedlc_lt",
+        init=init if local or central else None,
+        loss=importance if class_importance else None,
+        term=pull if l_local else None,
+        finish=_upload if local else None,
+        absorb=absorb if local else None,
+        server=server if central else None,
+        evaluated=evaluated if class_query else None,
+        predict=_predict if class_query else None,
+        client_models=l_global,
+        labelled=central,
+    )
+
+
+def class_moments(client: Client, params: PyTree, stats: PyTree) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance ``[C, C]`` of a model's logits on the client's samples of each class.
+
+    Batches are merged by their own means (Chan, Golub and LeVeque), because the difference of two
+    large sums of squares would lose the variance.
+    """
+    classes = client.facts.num_classes
+
+    def merge(carry, batch):
+        count, mean, square = carry
+        logits = client.model.apply(params, stats, batch.x, where=batch.where)[0].logits
+        member = jax.nn.one_hot(batch.labels, classes) * batch.where[:, None]
+        new = jnp.sum(member, 0)[:, None]
+        average = member.T @ logits / jnp.maximum(new, 1)
+        spread = member.T @ jnp.square(logits - average[batch.labels])
+        total = jnp.maximum(count + new, 1)
+        shift = average - mean
+        return (
+            count + new,
+            mean + shift * new / total,
+            square + spread + jnp.square(shift) * count * new / total,
+        )
+
+    zero = jnp.zeros((classes, classes))
+    count, mean, square = client.fold(merge, (jnp.zeros((classes, 1)), zero, zero))
+    return mean, square / jnp.maximum(count, 1)
+
+
+def _own_rows(client: Client) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """A client's last mean logits, its synthetic ones, and the classes that have both."""
+    mean, synthetic, known, counts = (
+        client.server[name][client.id] for name in ("mean", "synthetic", "known", "counts")
+    )
+    return mean, synthetic, (known > 0) & (counts > 0)
+
+
+def _upload(client: Client, result: LocalResult) -> Upload:
+    mean, var = class_moments(client, result.params, result.stats)
+    return Upload(stacked={"mean": mean, "var": var})
+
+
+def neighborhood(table: PyTree, number: int, *, normalize: bool) -> PyTree:
+    """Every client's synthetic logits, and the classes any of its neighbours holds.
+
+    Args:
+        table: ``mean`` and ``var`` ``[K, C, C]`` and ``counts [K, C]``, 0 for clients not yet seen.
+        number: neighbours of a client.
+        normalize: as in ``logit_wasserstein``.
+    """
+    held = (table["counts"] > 0).astype(jnp.float32)
+    distances = logit_wasserstein(table["mean"], table["var"], held, normalize=normalize)
+    distances = jnp.where(jnp.any(held > 0, -1), distances, jnp.inf)
+    return {
+        "synthetic": synthetic_logits(table["mean"], distances, num_neighbors=number),
+        "known": synthetic_logits(held, distances, num_neighbors=number),
+    }
+
+
+def _distill(
+    rnd: Round,
+    *,
+    steps: int,
+    lam: float,
+    batch_size: int,
+    server_lr: float,
+    calibration_lr: float,
+    l_global: bool,
+    query: bool,
+) -> ServerResult:
+    (x, labels), (params, stats) = rnd.labelled, averaged(rnd)
+    number = x.shape[0]
+    key_calibrate, key_distill = jax.random.split(rnd.key)
+    learnt = {"r": rnd.state["r"][rnd.ids]} if l_global else {}
+    learnt |= {name: rnd.state[name] for name in ("a", "b")} if query else {}
+    samples = rnd.num_samples * taking_part(rnd)
+    shares = samples / jnp.maximum(jnp.sum(samples), 1e-12)
+    lengths = jax.vmap(trees.norm)(rnd.client_params) if l_global else None
+
+    def all_logits(batch):
+        own = rnd.model.apply(params, stats, batch)[0].logits
+        if not l_global:
+            return own, own[:, None]
+        return own, jnp.swapaxes(client_outputs(rnd, batch).logits, 0, 1)
+
+    known = lookup(all_logits, x, steps * batch_size)
+
+    def both(learnt, student, clients):
+        """The logits of the calibrated global model and of the ensemble (None without)."""
+        student = class_query(student, learnt["a"], learnt["b"]) if query else student
+        if not l_global:
+            return student, None
+        clients = jnp.swapaxes(clients, 0, 1)
+        return student, ensemble_logits(clients, shares, learnt["r"], lengths, lam=lam)
+
+    def calibrate(learnt, _, key):
+        ids = draw(key, batch_size, number)
+        student, ensemble = both(learnt, *known(ids))
+        loss = cross_entropy(student, labels[ids])
+        if l_global:
+            loss += cross_entropy(ensemble, labels[ids])
+            loss += calibration_distillation(student, ensemble)
+        return jnp.mean(loss), None
+
+    learnt = minimize(
+        calibrate, adam(calibration_lr), learnt, None, key_calibrate, steps=steps
+    ).params
+
+    def distill(params, stats, key):
+        ids = draw(key, batch_size, number)
+        outputs, stats = rnd.model.apply(params, stats, x[ids], train=True)
+        student, ensemble = both(learnt, outputs.logits, known(ids)[1])
+        return jnp.mean(calibration_distillation(student, jax.lax.stop_gradient(ensemble))), stats
+
+    state = dict(rnd.state) | {name: learnt[name] for name in ("a", "b") if query}
+    if l_global:
+        state["r"] = state["r"].at[rnd.ids].set(learnt["r"])
+        done = minimize(distill, adam(server_lr), params, stats, key_distill, steps=steps)
+        params, stats = done.params, done.stats
+    return ServerResult(params, stats, state)
+
+
+def _predict(model: Model, evaluated: PyTree, x: jax.Array) -> Outputs:
+    params, stats, a, b = evaluated
+    outputs = model.apply(params, stats, x)[0]
+    return outputs._replace(logits=class_query(outputs.logits, a, b))
