@@ -107,11 +107,11 @@ def _fisher(client: Client, result: LocalResult, kind: str) -> PyTree:
         total, _ = jax.lax.scan(add, total, _cut(batch))
         return total, number + jnp.sum(batch.where)
 
-    # Mini-batches are shuffled; the stored order is by class.
-    key = jax.random.fold_in(client.key, 0)
-    step, key = (of_batch, key) if kind == "batch" else (of_samples, None)
     init = trees.zeros(result.params), jnp.float32(0)
-    total, number = client.fold(step, init, key)
+    if kind == "batch":  # Shuffled, because the stored order is by class.
+        total, number = client.fold(of_batch, init, jax.random.fold_in(client.key, 0))
+    else:
+        total, number = client.fold(of_samples, init)
     return trees.scale(1.0 / jnp.maximum(number, 1), total)
 
 

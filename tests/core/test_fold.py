@@ -1,0 +1,36 @@
+"""A client's pass over its own data."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_skew.core import problem as problems
+from fedjax_skew.core.local import Broadcast, Item, make_client
+
+
+def test_a_fold_visits_every_sample_once_in_stored_or_shuffled_order(tiny_config, blobs):
+    problem = problems.build(tiny_config(), dataset=blobs)
+    data = jax.tree.map(jnp.asarray, problem.data)
+    sent = Broadcast(None, None, None, jnp.float32(0.1), jax.random.key(0))
+    offsets = np.asarray(data.offsets[0])
+    size = int(offsets[3] - offsets[2])
+
+    def visited(key):
+        item = Item(jnp.int32(0), jnp.int32(2), jnp.int32(1))
+        work = problem.phases[0].work.local
+        client = make_client(work, data, sent, None, item, jnp.int32(0), jnp.int32(40))
+
+        def record(carry, batch):
+            seen, count = carry
+            at = jnp.where(batch.where, count + jnp.arange(8), 400)
+            return seen.at[at].set(batch.x[:, 0], mode="drop"), count + batch.where.sum()
+
+        return client.fold(record, (jnp.zeros(400), jnp.int32(0)), key)
+
+    stored, count = jax.jit(lambda: visited(None))()
+    shuffled, again = jax.jit(visited)(jax.random.key(3))
+    expected = np.asarray(data.x)[np.asarray(data.order)[0, offsets[2] : offsets[3]], 0]
+    assert int(count) == int(again) == size
+    np.testing.assert_array_equal(stored[:size], expected)
+    np.testing.assert_array_equal(np.sort(shuffled[:size]), np.sort(expected))
+    assert (np.asarray(shuffled[:size]) != expected).any()
