@@ -1,0 +1,1 @@
+"""Workloads of the benchmark and the peers they are compared with."""

@@ -1,0 +1,108 @@
+"""Contenders in JAX: this package's round, and a Python loop over jitted client steps."""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_skew.core.mesh import replicate
+from fedjax_skew.core.problem import Problem, initial_state, make_model
+from fedjax_skew.core.round import run_rounds
+from fedjax_skew.losses import cross_entropy
+
+
+class Ours:
+    """The vectorised round; ``round()`` runs one and returns the samples it used."""
+
+    def __init__(self, problem: Problem):
+        work = problem.phases[0].work
+        self.data, self.keys = replicate((problem.data, problem.keys), work.mesh)
+        self.state = replicate(initial_state(problem), work.mesh)
+        began = time.time()
+        fn = jax.jit(
+            functools.partial(run_rounds, work, 1),
+            donate_argnums=0,
+            out_shardings=self.state.round.sharding,
+        )
+        self.fn: Any = fn.lower(self.state, self.data, self.keys, jnp.int32(1)).compile()
+        self.compile_seconds = time.time() - began
+        self.useful, self.executed = 0, 0
+
+    def round(self) -> int:
+        """Runs the next round."""
+        until = self.state.round + 1
+        self.state, report = self.fn(self.state, self.data, self.keys, until)
+        self.useful += int(report.useful_steps[0])
+        self.executed += int(report.executed_steps[0])
+        return int(report.samples[0])
+
+
+class JittedLoop:
+    """A Python loop over clients and batches with one jitted step, as simulators without a client
+    axis do it. Convolutions are XLA's own: outside of a loop they are fast."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        config = problem.config.copy_and_resolve_references()
+        config.conv = "xla"
+        self.model = make_model(config, problem.dataset, problem.phases[0].method)
+        self.params, self.stats = jax.jit(self.model.init)(
+            jax.random.key(0), problem.dataset.x_train[:1]
+        )
+        self.step = self._make_step(config.client_lr, config.momentum)
+        self.rng = np.random.default_rng(0)
+
+    def _make_step(self, lr: float, momentum: float) -> Callable[..., Any]:
+        def loss(params, stats, x, labels):
+            outputs, stats = self.model.apply(params, stats, x, train=True)
+            return cross_entropy(outputs.logits, labels).mean(), stats
+
+        @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
+        def step(params, stats, trace, x, labels):
+            gradient, stats = jax.grad(loss, has_aux=True)(params, stats, x, labels)
+            trace = jax.tree.map(lambda m, g: momentum * m + g, trace, gradient)
+            return jax.tree.map(lambda p, m: p - lr * m, params, trace), stats, trace
+
+        return step
+
+    def round(self) -> int:
+        """Trains a cohort client by client and averages."""
+        total, samples, weight = None, 0, 0
+        for x, labels in client_batches(self.problem, self.rng):
+            params = jax.tree.map(jnp.copy, self.params)
+            stats = jax.tree.map(jnp.copy, self.stats)
+            trace = jax.tree.map(jnp.zeros_like, params)
+            size = 0
+            for bx, by in zip(x, labels, strict=True):
+                params, stats, trace = self.step(params, stats, trace, bx, by)
+                size += len(by)
+            scaled = jax.tree.map(lambda p, n=size: n * p, (params, stats))
+            total = scaled if total is None else jax.tree.map(jnp.add, total, scaled)
+            samples, weight = samples + size, weight + size
+        self.params, self.stats = jax.tree.map(lambda t: t / weight, total)
+        jax.block_until_ready(self.params)
+        return samples
+
+
+def client_batches(problem: Problem, rng: np.random.Generator):
+    """The cohort of a round as lists of numpy batches, a client at a time."""
+    config, data, facts = problem.config, problem.data, problem.facts
+    for k in rng.choice(facts.num_clients, facts.cohort_size, replace=False):
+        ids = np.asarray(data.order[0, data.offsets[0, k] : data.offsets[0, k + 1]])
+        batches: list[np.ndarray] = []
+        while True:
+            order = rng.permutation(ids)
+            batches += [
+                order[i : i + config.batch_size] for i in range(0, len(ids), config.batch_size)
+            ]
+            epochs = len(batches) // -(-len(ids) // config.batch_size)
+            if config.local_steps and len(batches) >= config.local_steps:
+                batches = batches[: config.local_steps]
+                break
+            if not config.local_steps and epochs >= config.local_epochs:
+                break
+        yield [data.x[b] for b in batches], [data.labels[b] for b in batches]

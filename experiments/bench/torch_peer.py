@@ -1,0 +1,133 @@
+"""A sequential PyTorch simulation of the same round: same model, batches and optimiser."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from experiments.bench.jax_peers import client_batches
+from fedjax_skew.core.problem import Problem
+
+
+class _Block(nn.Module):
+    """A basic residual block with BatchNorm."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.main = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.short: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.short = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.main(x) + self.short(x))
+
+
+def make_module(name: str) -> nn.Module:
+    """The PyTorch twin of a model of this package."""
+    if name == "logistic":
+        return nn.Sequential(nn.Flatten(), nn.Linear(60, 10))
+    if name == "mlp":
+        return nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(784, 200),
+            nn.ReLU(),
+            nn.Linear(200, 200),
+            nn.ReLU(),
+            nn.Linear(200, 10),
+        )
+    if name == "tfcnn":
+        return nn.Sequential(
+            nn.Conv2d(1, 32, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(64, 64, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(576, 64),
+            nn.ReLU(),
+            nn.Linear(64, 10),
+        )
+    if name == "pfl_cnn":
+        return nn.Sequential(
+            nn.Conv2d(3, 32, 3),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(64 * 14 * 14, 128),
+            nn.ReLU(),
+            nn.Linear(128, 10),
+        )
+    if name == "resnet8_w16":
+        return nn.Sequential(
+            nn.Conv2d(3, 16, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            _Block(16, 16, 1),
+            _Block(16, 32, 2),
+            _Block(32, 64, 2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(64, 10),
+        )
+    raise ValueError(f"model={name!r} has no PyTorch twin.")
+
+
+class TorchLoop:
+    """One client after another, one batch after another."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.module = make_module(problem.config.model)
+        self.local = copy.deepcopy(self.module)
+        self.rng = np.random.default_rng(0)
+        self.images = problem.dataset.x_train.dtype == np.uint8
+        self.mean = torch.tensor(problem.dataset.mean or (0.0,)).view(1, -1, 1, 1)
+        self.std = torch.tensor(problem.dataset.std or (1.0,)).view(1, -1, 1, 1)
+
+    def _input(self, x: np.ndarray) -> torch.Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(x))
+        if not self.images:
+            return tensor
+        return (tensor.permute(0, 3, 1, 2).float() / 255 - self.mean) / self.std
+
+    def round(self) -> int:
+        """Trains a cohort and averages the models by their number of samples."""
+        config = self.problem.config
+        start = copy.deepcopy(self.module.state_dict())
+        total: dict[str, Any] = {}
+        samples = 0
+        for x, labels in client_batches(self.problem, self.rng):
+            self.local.load_state_dict(start)
+            optimizer = torch.optim.SGD(
+                self.local.parameters(), config.client_lr, momentum=config.momentum
+            )
+            size = 0
+            for bx, by in zip(x, labels, strict=True):
+                optimizer.zero_grad()
+                logits = self.local(self._input(bx))
+                target = torch.from_numpy(by.astype(np.int64))
+                nn.functional.cross_entropy(logits, target).backward()
+                optimizer.step()
+                size += len(by)
+            for name, value in self.local.state_dict().items():
+                total[name] = total.get(name, 0) + size * value.double()
+            samples += size
+        mean = {n: (v / samples).to(start[n].dtype) for n, v in total.items()}
+        self.module.load_state_dict(mean)
+        return samples

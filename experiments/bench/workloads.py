@@ -1,0 +1,136 @@
+"""The workloads: what is trained. Speed does not depend on pixels, so these are random."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+from fedjax_skew.config import default_config
+from fedjax_skew.core.problem import Problem, build
+from fedjax_skew.data import source
+from fedjax_skew.data.source import Dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """A round to time.
+
+    Attributes:
+        description: one line for the table.
+        shape: of a sample; ``()`` for Synthetic(1,1).
+        num_samples: size of the training set.
+        changes: configuration fields.
+    """
+
+    description: str
+    shape: tuple[int, ...]
+    num_samples: int
+    changes: dict[str, Any]
+
+
+WORKLOADS = {
+    "mlp": Workload(
+        "MLP 784-200-200-10, 10 clients, Dirichlet(0.05), B=64, 5 epochs",
+        (28, 28, 1),
+        60_000,
+        {
+            "model": "mlp",
+            "partition": "dirichlet(beta=0.05)",
+            "num_clients": 10,
+            "local_epochs": 5,
+            "momentum": 0.9,
+        },
+    ),
+    "tfcnn": Workload(
+        "TFCNN 28x28, 100 clients, 10 %, B=64, 2 epochs",
+        (28, 28, 1),
+        60_000,
+        {
+            "model": "tfcnn",
+            "partition": "iid",
+            "num_clients": 100,
+            "participation": 0.1,
+            "local_epochs": 2,
+        },
+    ),
+    "pfl_cnn": Workload(
+        "CNN 32-64-pool-128 on 32x32x3, 1000 clients x 50, 50 a round, batch 10, 1 epoch",
+        (32, 32, 3),
+        50_000,
+        {
+            "model": "pfl_cnn",
+            "partition": "iid",
+            "num_clients": 1000,
+            "participation": 0.05,
+            "local_epochs": 1,
+            "batch_size": 10,
+        },
+    ),
+    "resnet8": Workload(
+        "ResNet-8 width 16 on 32x32x3, 8 clients x 10 steps of 64",
+        (32, 32, 3),
+        8 * 640,
+        {
+            "model": "resnet8_w16",
+            "partition": "iid",
+            "num_clients": 8,
+            "local_epochs": 0,
+            "local_steps": 10,
+        },
+    ),
+    "logistic": Workload(
+        "logistic regression on Synthetic(1,1), 100 clients, B=128, 5 epochs",
+        (),
+        0,
+        {"model": "logistic", "num_clients": 100, "local_epochs": 5, "batch_size": 128},
+    ),
+}
+
+
+def make_config(workload: Workload, **changes: Any) -> ml_collections.ConfigDict:
+    """The workload as a configuration."""
+    config = default_config()
+    config.client_lr = 0.01
+    config.rounds = 1_000_000
+    config.update(workload.changes)
+    config.update(changes)
+    return config
+
+
+def make_problem(workload: Workload, **changes: Any) -> Problem:
+    """The workload as a problem, with ``changes`` of the configuration."""
+    config = make_config(workload, **changes)
+    return build(config, dataset=make_dataset(workload))
+
+
+def make_dataset(workload: Workload) -> Dataset:
+    """Random pixels and balanced labels, or Synthetic(1,1)."""
+    if not workload.shape:
+        return source.load("synthetic(1,1)", num_clients=workload.changes["num_clients"])
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (workload.num_samples, *workload.shape), dtype=np.uint8)
+    labels = (np.arange(workload.num_samples) % 10).astype(np.int32)
+    half = (0.5,) * workload.shape[-1]
+    return Dataset("random", x, labels, x[:100], labels[:100], 10, None, half, half)
+
+
+def flops_per_sample(problem: Problem) -> float:
+    """Floating point operations of one sample's gradient, counted by XLA on plain convolutions."""
+    from fedjax_skew.core.problem import make_model
+    from fedjax_skew.losses import cross_entropy
+
+    config = problem.config.copy_and_resolve_references()
+    config.conv = "xla"
+    model = make_model(config, problem.dataset, problem.phases[0].method)
+    size = 64
+    x, labels = problem.dataset.x_train[:size], problem.dataset.y_train[:size]
+    params, stats = jax.eval_shape(lambda: model.init(jax.random.key(0), x))
+
+    def loss(params, stats):
+        outputs, _ = model.apply(params, stats, x, train=True)
+        return cross_entropy(outputs.logits, labels).mean()
+
+    compiled = jax.jit(jax.grad(loss)).lower(params, stats).compile()
+    return compiled.cost_analysis()["flops"] / len(x)

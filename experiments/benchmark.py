@@ -1,0 +1,208 @@
+"""Measures rounds side by side with other ways to simulate them.
+
+    python -m experiments.benchmark                       # this package, all workloads
+    python -m experiments.benchmark --peers=torch,loop,vmap --workloads=mlp,tfcnn
+    python -m experiments.benchmark --scaling             # time against clients
+    python -m experiments.benchmark --tune --workloads=tfcnn   # best settings on this device
+
+Contenders take turns within one process and the median is reported, because machines are noisy:
+read the ratios. The share of the matmul peak is measured in the same process.
+"""
+
+import json
+import pathlib
+import resource
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import flags
+
+from experiments import app
+from experiments.bench.jax_peers import JittedLoop, Ours
+from experiments.bench.workloads import WORKLOADS, flops_per_sample, make_problem
+
+PEERS = ("torch", "loop", "vmap")
+
+_WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "Names of workloads.")
+_PEERS = flags.DEFINE_list("peers", [], f"Peers to run beside: {', '.join(PEERS)}.")
+_TURNS = flags.DEFINE_integer("turns", 5, "Rounds measured of every contender.", lower_bound=1)
+_OUTPUT = flags.DEFINE_string("output", "", "Writes all numbers as JSON here.")
+_SCALING = flags.DEFINE_bool("scaling", False, "Times rounds against cohort and federation size.")
+_TUNE = flags.DEFINE_bool("tune", False, "Finds the best chunk size and convolution.")
+
+
+def matmul_peak(size: int = 1024, repeats: int = 20) -> float:
+    """Floating point operations per second of a large float32 product on this machine."""
+    a = jnp.ones((size, size), jnp.float32)
+    product = jax.jit(lambda a: a @ a)
+    product(a).block_until_ready()
+    best = 0.0
+    for _ in range(repeats):
+        began = time.perf_counter()
+        product(a).block_until_ready()
+        best = max(best, 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+def take_turns(contenders: dict[str, Any], turns: int) -> dict[str, float]:
+    """Median samples per second of contenders that run one round each in turn."""
+    speeds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(turns + 1):
+        for name, contender in contenders.items():
+            began = time.perf_counter()
+            samples = contender.round()
+            if turn:  # The first turn warms up and compiles.
+                speeds[name].append(samples / (time.perf_counter() - began))
+    return {name: float(np.median(s)) for name, s in speeds.items()}
+
+
+def measure(name: str, peers: Sequence[str], turns: int) -> dict[str, Any]:
+    """All numbers of one workload."""
+    workload = WORKLOADS[name]
+    problem = make_problem(workload)
+    ours = Ours(problem)
+    contenders: dict[str, Any] = {"ours": ours}
+    for peer in peers:
+        made = _peer(peer, name, problem)
+        if made is not None:
+            contenders[peer] = made
+    speeds = take_turns(contenders, turns)
+    peak = matmul_peak()
+    flops = flops_per_sample(problem)
+    return {
+        "workload": name,
+        "description": workload.description,
+        "samples_per_second": speeds["ours"],
+        "peak_share": speeds["ours"] * flops / peak,
+        "peak_gflops": peak / 1e9,
+        "mflop_per_sample": flops / 1e6,
+        "compile_seconds": ours.compile_seconds,
+        "useful_step_share": ours.useful / max(ours.executed, 1),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "ratio": {p: speeds["ours"] / s for p, s in speeds.items() if p != "ours"},
+        "peer_samples_per_second": {p: s for p, s in speeds.items() if p != "ours"},
+    }
+
+
+def _peer(peer: str, name: str, problem) -> Any:
+    if peer == "loop":
+        return JittedLoop(problem)
+    if peer == "vmap":
+        cohort = problem.facts.cohort_size
+        return Ours(make_problem(WORKLOADS[name], conv="xla", clients_per_chunk=cohort))
+    try:
+        from experiments.bench.torch_peer import TorchLoop
+    except ImportError:
+        print("torch is not installed (pip install 'fedjax_skew[bench]'); its column is left out.")
+        return None
+    return TorchLoop(problem)
+
+
+def scaling(turns: int) -> dict[str, dict[int, float]]:
+    """Seconds a round takes against clients per round, and against clients in all."""
+    workload = WORKLOADS["mlp"]
+    found: dict[str, dict[int, float]] = {"clients_per_round": {}, "clients": {}}
+    for cohort in (1, 4, 16, 64, 256):
+        problem = make_problem(
+            workload,
+            partition="iid",
+            num_clients=256,
+            participation=cohort / 256,
+            local_epochs=0,
+            local_steps=5,
+        )
+        found["clients_per_round"][cohort] = _seconds(problem, turns)
+    from fedjax_skew.data.source import Dataset
+    from fedjax_skew.core.problem import build
+    from experiments.bench.workloads import make_config
+
+    for clients in (100, 10_000, 1_000_000):
+        rng = np.random.default_rng(0)
+        x = rng.integers(0, 256, (2_000_000, 8), dtype=np.uint8).astype(np.float32)
+        labels = rng.integers(0, 10, len(x)).astype(np.int32)
+        dataset = Dataset("random", x, labels, x[:100], labels[:100], 10)
+        config = make_config(
+            workload,
+            model="mlp",
+            partition="iid",
+            num_clients=clients,
+            participation=50 / clients,
+            local_epochs=0,
+            local_steps=5,
+        )
+        found["clients"][clients] = _seconds(build(config, dataset=dataset), turns)
+    return found
+
+
+def _seconds(problem, turns: int) -> float:
+    ours = Ours(problem)
+    times = []
+    for _ in range(turns + 1):
+        began = time.perf_counter()
+        ours.round()
+        times.append(time.perf_counter() - began)
+    return float(np.median(times[1:]))
+
+
+def tune(name: str, turns: int) -> dict[str, float]:
+    """Samples per second for chunk sizes and convolutions; the best is printed."""
+    convs = ["auto"] if name in ("mlp", "logistic") else ["patches", "xla"]
+    contenders = {}
+    for conv in convs:
+        for chunk in (1, 2, 4, 8, 16, 32):
+            key = f"--config.clients_per_chunk={chunk} --config.conv={conv}"
+            contenders[key] = Ours(
+                make_problem(WORKLOADS[name], conv=conv, clients_per_chunk=chunk)
+            )
+    return take_turns(contenders, turns)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints tables and writes JSON."""
+    for kind, given, known in (
+        ("workloads", _WORKLOADS.value, WORKLOADS),
+        ("peers", _PEERS.value, PEERS),
+    ):
+        for name in given:
+            if name not in known:
+                from fedjax_skew.errors import unknown
+
+                raise unknown(kind, name, known)
+    result: dict[str, Any] = {"device": jax.devices()[0].device_kind, "devices": len(jax.devices())}
+    if _TUNE.value:
+        for name in _WORKLOADS.value:
+            speeds = tune(name, _TURNS.value)
+            result.setdefault("tune", {})[name] = speeds
+            print(WORKLOADS[name].description)
+            for key, speed in sorted(speeds.items(), key=lambda item: -item[1]):
+                print(f"  {speed:10.0f} samples/s  {key}")
+    elif _SCALING.value:
+        result["scaling"] = scaling(_TURNS.value)
+        for axis, seconds in result["scaling"].items():
+            for number, value in seconds.items():
+                print(f"{axis:18s} {number:8d}  {1000 * value:10.2f} ms a round")
+    else:
+        result["workloads"] = []
+        for name in _WORKLOADS.value:
+            row = measure(name, _PEERS.value, _TURNS.value)
+            result["workloads"].append(row)
+            print(row["description"])
+            print(
+                f"  {row['samples_per_second']:.0f} samples/s, {100 * row['peak_share']:.0f} % of "
+                f"the matmul peak ({row['peak_gflops']:.0f} GFLOP/s), "
+                f"{100 * row['useful_step_share']:.0f} % useful steps, compiled in "
+                f"{row['compile_seconds']:.1f} s, {row['peak_memory_mb']:.0f} MB"
+            )
+            for peer, ratio in row["ratio"].items():
+                speed = row["peer_samples_per_second"][peer]
+                print(f"  {ratio:.2f}x {peer} ({speed:.0f} samples/s)")
+    if _OUTPUT.value:
+        pathlib.Path(_OUTPUT.value).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    app.run(main)
