@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from fedjax_skew import models
+from fedjax_skew.models.plain import Plain
+from fedjax_skew.models.residual import MobileNetV2, ResNet
 
 # name: (input, parameters with 10 classes, feature size). Counts as published where they are.
 KNOWN = {
@@ -30,10 +32,25 @@ def _shapes(name, shape, **options):
     )
 
 
-def _setup(name, shape, batch, **options):
-    model = models.build(name, 5, **options)
-    x = jax.random.normal(jax.random.key(1), (batch, *shape))
-    return model, jax.jit(lambda k: model.init(k, x, train=False))(jax.random.key(0)), x
+def _jit(function):
+    # Compiling is what these tests would spend their time on.
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def _small(kind, **options):
+    """Returns a short network of the given kind, with five classes."""
+    backbone = {
+        "plain": lambda: Plain(convs=((4, True), (4, False)), dense=(6,), **options),
+        "residual": lambda: ResNet(widths=(4, 8), blocks=1, **options),
+        "mobile": lambda: MobileNetV2(stages=((1, 4, 1, 1), (2, 6, 2, 2)), **options),
+    }[kind]()
+    return models.Classifier(backbone, 5, dtype=options.get("dtype", jnp.float32))
+
+
+def _setup(kind, batch, **options):
+    model = _small(kind, **options)
+    x = jax.random.normal(jax.random.key(1), (batch, 8, 8, 3))
+    return model, _jit(lambda k: model.init(k, x, train=False))(jax.random.key(0)), x
 
 
 def _loss(model, variables, x, where=None):
@@ -95,8 +112,8 @@ def test_projection_sits_before_the_head(name):
 
 
 def test_head_reproduces_the_logits_from_the_features():
-    model, variables, x = _setup("simple_cnn", (28, 28, 1), 3)
-    outputs = model.apply(variables, x, train=False)
+    model = models.build("mlp", 5)
+    outputs, variables = model.init_with_output(jax.random.key(0), jnp.ones((3, 4, 4)), train=False)
     head = variables["params"]["head"]
     np.testing.assert_allclose(
         outputs.logits, outputs.features @ head["kernel"] + head["bias"], rtol=1e-4, atol=1e-5
@@ -108,68 +125,70 @@ def test_head_bias_can_be_dropped():
     assert set(variables["params"]["head"]) == {"kernel"}
 
 
-@pytest.mark.parametrize(("name", "size"), [("tfcnn", 28), ("resnet8_w16", 8)])
-def test_stacked_models_equal_a_loop_over_models(name, size):
-    model, _, x = _setup(name, (size, size, 3), 4, conv="patches")
+@pytest.mark.parametrize("kind", ["plain", "residual"])
+def test_stacked_models_equal_a_loop_over_models(kind):
+    model, _, x = _setup(kind, 4, conv="patches")
     keys = jax.random.split(jax.random.key(2), 2)
-    stacked = jax.jit(jax.vmap(lambda k: model.init(k, x, train=False)))(keys)
+    stacked = _jit(jax.vmap(lambda k: model.init(k, x, train=False)))(keys)
     inputs = jax.random.normal(jax.random.key(3), (2, *x.shape))
     where = jnp.array([[True, True, True, False], [True, True, True, True]])
     step = lambda v, x, w: _loss(model, v, x, w)  # noqa: E731
-    together = jax.jit(jax.vmap(step))(stacked, inputs, where)
-    single = jax.jit(step)
+    together = _jit(jax.vmap(step))(stacked, inputs, where)
+    single = _jit(step)
     for n in range(2):
         alone = single(jax.tree.map(lambda leaf, n=n: leaf[n], stacked), inputs[n], where[n])
         _close(jax.tree.map(lambda leaf, n=n: leaf[n], together), alone)
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "norm"),
-    [("tfcnn", 20, "batch"), ("resnet8_w16", 8, "batch"), ("resnet8_w16", 8, "group")],
+    ("kind", "options"),
+    [("plain", {}), ("residual", {}), ("residual", {"norm": "group"}), ("mobile", {})],
 )
-def test_padded_rows_change_nothing(name, size, norm):
-    model, variables, x = _setup(name, (size, size, 3), 6, norm=norm)
+def test_padded_rows_change_nothing(kind, options):
+    model, variables, x = _setup(kind, 6, **options)
     where = jnp.array([True, True, False, True, False, True])
     padded = jnp.where(where[:, None, None, None], x, 50.0)
-    grads, outputs, new = jax.jit(lambda x, w: _loss(model, variables, x, w))(padded, where)
-    grads0, outputs0, new0 = jax.jit(lambda x: _loss(model, variables, x))(x[where])
+    grads, outputs, new = _jit(lambda x, w: _loss(model, variables, x, w))(padded, where)
+    grads0, outputs0, new0 = _jit(lambda x: _loss(model, variables, x))(x[where])
     _close(grads, grads0)
     _close(new, new0)
     _close(jax.tree.map(lambda a: a[where], outputs), outputs0)
 
 
 def test_a_batch_without_valid_rows_gives_zero_finite_gradients():
-    model, variables, x = _setup("resnet8_w16", (8, 8, 3), 3)
-    grads, _, new = jax.jit(lambda w: _loss(model, variables, x, w))(jnp.zeros(3, bool))
+    model, variables, x = _setup("residual", 3)
+    grads, _, new = _jit(lambda w: _loss(model, variables, x, w))(jnp.zeros(3, bool))
     _close(grads, jax.tree.map(jnp.zeros_like, grads), 0)
     _close(new["batch_stats"], variables["batch_stats"], 0)
 
 
-@pytest.mark.parametrize(("name", "size"), [("resnet8_w16", 8), ("pfl_cnn", 12)])
-def test_implementations_and_remat_agree(name, size):
-    reference, variables, x = _setup(name, (size, size, 3), 4, conv="xla")
-    expected = jax.jit(lambda v: _loss(reference, v, x))(variables)
-    for options in ({"conv": "patches"}, {"conv": "patches", "remat": True}):
-        model = models.build(name, 5, **options)
-        _close(jax.jit(lambda v, model=model: _loss(model, v, x))(variables), expected)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("plain", {}), ("residual", {}), ("residual", {"pad_shortcut": True}), ("mobile", {})],
+)
+def test_implementations_and_remat_agree(kind, options):
+    reference, variables, x = _setup(kind, 4, conv="xla", **options)
+    others = [_small(kind, conv="patches", remat=remat, **options) for remat in (False, True)]
+    expected, *results = _jit(lambda v: [_loss(m, v, x) for m in (reference, *others)])(variables)
+    for actual in results:
+        _close(actual, expected)
 
 
-def test_mobilenet_implementations_agree():
-    reference, variables, x = _setup("mobilenet_v2", (8, 8, 3), 2, conv="xla")
-    expected = jax.jit(lambda v: reference.apply(v, x, train=False))(variables)
-    model = models.build("mobilenet_v2", 5, conv="patches")
-    _close(jax.jit(lambda v: model.apply(v, x, train=False))(variables), expected)
-
-
-@pytest.mark.parametrize("name", ["tfcnn", "resnet8_w16"])
-def test_bfloat16_arithmetic_is_close_and_keeps_float32_outside(name):
-    model, variables, x = _setup(name, (16, 16, 3), 4, dtype=jnp.bfloat16)
-    exact = models.build(name, 5).apply(variables, x, train=False)
-    outputs = model.apply(variables, x, train=False)
+@pytest.mark.parametrize("kind", ["plain", "residual"])
+def test_bfloat16_arithmetic_is_close_and_keeps_float32_outside(kind):
+    model, variables, x = _setup(kind, 4, dtype=jnp.bfloat16)
+    models_ = (model, _small(kind))
+    outputs, exact = _jit(lambda v: [m.apply(v, x, train=False) for m in models_])(variables)
     assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {jnp.dtype(jnp.float32)}
     assert outputs.logits.dtype == outputs.features.dtype == jnp.float32
     assert not np.array_equal(outputs.logits, exact.logits)
     np.testing.assert_allclose(outputs.logits, exact.logits, atol=0.05)
+
+
+def test_remat_keeps_the_parameter_names():
+    for name in ("tfcnn", "resnet8_w16", "mobilenet_v2"):
+        plain, remat = (_shapes(name, (32, 32, 3), remat=flag)[1] for flag in (False, True))
+        assert jax.tree.structure(plain) == jax.tree.structure(remat)
 
 
 @pytest.mark.parametrize(
