@@ -76,8 +76,10 @@ def compose(parts: Sequence[Method]) -> Method:
         )
         result = p.step(own)
         # The gradient's by-products carry everybody's scratch; the rule only changes its own.
-        changed = {p.name: result.scratch} if p.scratch is not None else {}
-        return result._replace(scratch={**result.aux.scratch, **changed})
+        scratch = result.aux.scratch
+        if p.scratch is not None:
+            scratch = {**scratch, p.name: result.scratch}
+        return result._replace(scratch=scratch)
 
     def before(client):
         return {p.name: p.before(_client(client, p.name)) for p in picks("before")}

@@ -64,8 +64,10 @@ def fedgf(
         distance = jnp.sum(jnp.where(used, rnd.stacked, 0)) / jnp.maximum(jnp.sum(used), 1)
         back = perturbation(trees.subtract(rnd.params, new.params), server_rho)
         rounds = rnd.state["rounds"]
-        divergent = rnd.state["divergent"].at[rounds % window].set(
-            (distance > threshold).astype(jnp.float32)
+        divergent = (
+            rnd.state["divergent"]
+            .at[rounds % window]
+            .set((distance > threshold).astype(jnp.float32))
         )
         state = {
             "perturbed": trees.add(new.params, back),

@@ -21,9 +21,7 @@ from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, ServerResult, State
 
 
-def fedavgm(
-    *, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamped"
-) -> Method:
+def fedavgm(*, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamped") -> Method:
     """The server adds momentum to the mean update.
 
     Args:

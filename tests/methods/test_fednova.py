@@ -37,8 +37,9 @@ def test_unequal_steps_leave_no_bias(simulate):
     """On linear losses the update is the weighted mean of the true gradients, times one length."""
     linear = Method(
         "linear",
-        loss=lambda view: SLOPE[view.client.id]
-        * sum(jnp.sum(p) for p in jax.tree.leaves(view.params)),
+        loss=lambda view: (
+            SLOPE[view.client.id] * sum(jnp.sum(p) for p in jax.tree.leaves(view.params))
+        ),
     )
     done = simulate(compose([linear, fednova()]), rounds=1, momentum=0.9)
     before = initial_state(done.problem).params

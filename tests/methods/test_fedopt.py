@@ -88,7 +88,9 @@ def test_first_step_of_fedadam_by_hand(make_round, make_setup):
 )
 def test_server_momentum_by_hand(variant, first, second, make_round, make_setup):
     updates = [np.full(3, 0.5), np.full(3, -0.1)]
-    path, _ = run(fedavgm(beta=0.8, server_lr=2.0, variant=variant), make_round, make_setup, updates)
+    path, _ = run(
+        fedavgm(beta=0.8, server_lr=2.0, variant=variant), make_round, make_setup, updates
+    )
     np.testing.assert_allclose(path[0], 2 * first, rtol=1e-5)
     np.testing.assert_allclose(path[1], 2 * (first + second), rtol=1e-5)
 

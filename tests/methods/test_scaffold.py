@@ -46,9 +46,7 @@ def test_reaches_the_optimum_of_two_quadratics(simulate, momentum):
     )
     assert distance(done.state) < 1e-4
     server, kept = done.state.server["scaffold"], done.state.kept.method["scaffold"]
-    jax.tree.map(
-        lambda c, own: np.testing.assert_allclose(c, own.mean(1), atol=1e-4), server, kept
-    )
+    jax.tree.map(lambda c, own: np.testing.assert_allclose(c, own.mean(1), atol=1e-4), server, kept)
     # At the optimum a client's variate is its gradient there.
     np.testing.assert_allclose(kept["head"]["bias"][0, 0], OPTIMUM, atol=1e-3)
 
@@ -102,8 +100,6 @@ def test_goes_with_other_objectives_and_server_rules():
 
 
 def test_kept_momentum_is_refused(make_setup, facts):
-    setup = dataclasses.replace(
-        make_setup(), facts=dataclasses.replace(facts, keep_momentum=True)
-    )
+    setup = dataclasses.replace(make_setup(), facts=dataclasses.replace(facts, keep_momentum=True))
     with pytest.raises(ValueError, match="keep_momentum=True does not go with method='scaffold'"):
         scaffold().init(setup)
