@@ -6,53 +6,53 @@ import pytest
 
 from fedjax_skew import losses
 
-F, I = np.zeros((4, 3), np.float32), np.zeros(4, np.int32)
+X, Y = np.zeros((4, 3), np.float32), np.zeros(4, np.int32)
 N = np.array([3, 0, 1])
 TABLE, CENTERS, HELD = np.zeros((3, 3)), np.zeros((3, 3)), np.ones(3, bool)
 STACK = np.zeros((2, 3, 3))
 
 CALLS = {
-    "integer logits": ("logits", lambda: losses.cross_entropy(I[:, None], I)),
-    "float labels": ("labels", lambda: losses.cross_entropy(F, I.astype(np.float32))),
-    "too few labels": ("labels", lambda: losses.cross_entropy(F, I[:3])),
-    "one-hot labels": ("labels", lambda: losses.cross_entropy(F, F.astype(np.int32))),
+    "integer logits": ("logits", lambda: losses.cross_entropy(Y[:, None], Y)),
+    "float labels": ("labels", lambda: losses.cross_entropy(X, Y.astype(np.float32))),
+    "too few labels": ("labels", lambda: losses.cross_entropy(X, Y[:3])),
+    "one-hot labels": ("labels", lambda: losses.cross_entropy(X, X.astype(np.int32))),
     "scalar logits": ("logits", lambda: losses.cross_entropy(np.float32(1), 0)),
-    "no classes": ("logits", lambda: losses.cross_entropy(F[:, :0], I)),
-    "too many counts": ("class_counts", lambda: losses.fedlc(F, I, np.ones(4))),
-    "counts per row": ("class_counts", lambda: losses.balanced_softmax(F, I, np.ones((4, 3)))),
-    "boolean counts": ("class_counts", lambda: losses.balanced_softmax(F, I, N > 0)),
-    "counts of FedRS": ("class_counts", lambda: losses.restricted_softmax(F, I, N[:2])),
-    "counts of FedLF": ("class_counts", lambda: losses.adaptive_logit(F, I, N[:2])),
-    "counts of FedGR": ("class_counts", lambda: losses.unbalanced_softmax(F, I, N[:2])),
-    "counts of CalFAT": ("class_counts", lambda: losses.calfat(F, I, N[:2])),
-    "zero floor": ("min_count", lambda: losses.fedlc(F, I, N, min_count=0)),
-    "zero eps": ("eps", lambda: losses.balanced_softmax(F, I, N, eps=0.0)),
-    "unknown scale": ("scale", lambda: losses.unbalanced_softmax(F, I, N, scale="min")),
-    "labels of focal": ("labels", lambda: losses.focal(F, I[:2])),
+    "no classes": ("logits", lambda: losses.cross_entropy(X[:, :0], Y)),
+    "too many counts": ("class_counts", lambda: losses.fedlc(X, Y, np.ones(4))),
+    "counts per row": ("class_counts", lambda: losses.balanced_softmax(X, Y, np.ones((4, 3)))),
+    "boolean counts": ("class_counts", lambda: losses.balanced_softmax(X, Y, N > 0)),
+    "counts of FedRS": ("class_counts", lambda: losses.restricted_softmax(X, Y, N[:2])),
+    "counts of FedLF": ("class_counts", lambda: losses.adaptive_logit(X, Y, N[:2])),
+    "counts of FedGR": ("class_counts", lambda: losses.unbalanced_softmax(X, Y, N[:2])),
+    "counts of CalFAT": ("class_counts", lambda: losses.calfat(X, Y, N[:2])),
+    "zero floor": ("min_count", lambda: losses.fedlc(X, Y, N, min_count=0)),
+    "zero eps": ("eps", lambda: losses.balanced_softmax(X, Y, N, eps=0.0)),
+    "unknown scale": ("scale", lambda: losses.unbalanced_softmax(X, Y, N, scale="min")),
+    "labels of focal": ("labels", lambda: losses.focal(X, Y[:2])),
     "teacher's classes": (
         "teacher_logits",
-        lambda: losses.vacant_class_distillation(F, F[:, :2], N),
+        lambda: losses.vacant_class_distillation(X, X[:, :2], N),
     ),
-    "teacher's dtype": ("teacher_logits", lambda: losses.distillation(F, F.astype(np.int32))),
-    "teacher's rows": ("teacher_logits", lambda: losses.not_true_distillation(F, F[:2], I)),
-    "no teacher": ("teacher_logits", lambda: losses.label_masking_distillation(F, None, I, N)),
+    "teacher's dtype": ("teacher_logits", lambda: losses.distillation(X, X.astype(np.int32))),
+    "teacher's rows": ("teacher_logits", lambda: losses.not_true_distillation(X, X[:2], Y)),
+    "no teacher": ("teacher_logits", lambda: losses.label_masking_distillation(X, None, Y, N)),
     "counts of FedLMD": (
         "class_counts",
-        lambda: losses.label_masking_distillation(F, F, I, N[:2]),
+        lambda: losses.label_masking_distillation(X, X, Y, N[:2]),
     ),
-    "temperature": ("temperature", lambda: losses.distillation(F, F, temperature=0.0)),
-    "rank of a batch": ("logits", lambda: losses.logit_suppression(F[0], I[0], N)),
-    "mask per entry": ("where", lambda: losses.logit_suppression(F, I, N, where=F > 0)),
-    "short mask": ("where", lambda: losses.fedvls(F, F, I, N, where=np.ones(3, bool))),
-    "teacher of FedVLS": ("teacher_logits", lambda: losses.fedvls(F, F[:2], I, N)),
-    "rank of features": ("features", lambda: losses.feature_decorrelation(F[0])),
-    "labels of features": ("labels", lambda: losses.class_center(F, I[:2], CENTERS, HELD)),
-    "width of centres": ("centers", lambda: losses.class_center(F, I, CENTERS[:, :2], HELD)),
-    "rank of centres": ("centers", lambda: losses.class_center(F, I, CENTERS[0], HELD)),
-    "presence": ("present", lambda: losses.class_center(F, I, CENTERS, HELD[:2])),
-    "rows of features": ("features", lambda: losses.fedlf(F, F[:2], I, N, CENTERS, HELD)),
-    "classes of centres": ("centers", lambda: losses.fedlf(F, F, I, N, CENTERS[:2], HELD)),
-    "rank of heads": ("heads", lambda: losses.gravitation(F, HELD)),
+    "temperature": ("temperature", lambda: losses.distillation(X, X, temperature=0.0)),
+    "rank of a batch": ("logits", lambda: losses.logit_suppression(X[0], Y[0], N)),
+    "mask per entry": ("where", lambda: losses.logit_suppression(X, Y, N, where=X > 0)),
+    "short mask": ("where", lambda: losses.fedvls(X, X, Y, N, where=np.ones(3, bool))),
+    "teacher of FedVLS": ("teacher_logits", lambda: losses.fedvls(X, X[:2], Y, N)),
+    "rank of features": ("features", lambda: losses.feature_decorrelation(X[0])),
+    "labels of features": ("labels", lambda: losses.class_center(X, Y[:2], CENTERS, HELD)),
+    "width of centres": ("centers", lambda: losses.class_center(X, Y, CENTERS[:, :2], HELD)),
+    "rank of centres": ("centers", lambda: losses.class_center(X, Y, CENTERS[0], HELD)),
+    "presence": ("present", lambda: losses.class_center(X, Y, CENTERS, HELD[:2])),
+    "rows of features": ("features", lambda: losses.fedlf(X, X[:2], Y, N, CENTERS, HELD)),
+    "classes of centres": ("centers", lambda: losses.fedlf(X, X, Y, N, CENTERS[:2], HELD)),
+    "rank of heads": ("heads", lambda: losses.gravitation(X, HELD)),
     "presence of heads": ("present", lambda: losses.gravitation(STACK, HELD)),
     "rank of means": ("mean", lambda: losses.logit_wasserstein(TABLE, TABLE, HELD)),
     "shape of variances": ("var", lambda: losses.logit_wasserstein(STACK, STACK[:1], HELD)),
@@ -69,11 +69,11 @@ CALLS = {
         "num_neighbors",
         lambda: losses.synthetic_logits(STACK, TABLE[:2, :2], num_neighbors=0.5),
     ),
-    "synthetic logits": ("synthetic", lambda: losses.local_logit_calibration(F, I, TABLE[:2])),
-    "local mean": ("local_mean", lambda: losses.class_importance_weights(F, F, HELD)),
-    "synthetic mean": ("synthetic", lambda: losses.class_importance_weights(TABLE, F, HELD)),
-    "query's scale": ("scale", lambda: losses.class_query(F, np.ones(2), np.ones(3))),
-    "query's bias": ("bias", lambda: losses.class_query(F, np.ones(3), np.ones(2))),
+    "synthetic logits": ("synthetic", lambda: losses.local_logit_calibration(X, Y, TABLE[:2])),
+    "local mean": ("local_mean", lambda: losses.class_importance_weights(X, X, HELD)),
+    "synthetic mean": ("synthetic", lambda: losses.class_importance_weights(TABLE, X, HELD)),
+    "query's scale": ("scale", lambda: losses.class_query(X, np.ones(2), np.ones(3))),
+    "query's bias": ("bias", lambda: losses.class_query(X, np.ones(3), np.ones(2))),
     "client weights": (
         "weights",
         lambda: losses.ensemble_logits(STACK, np.ones(3), TABLE[:2], np.ones(2)),
@@ -88,12 +88,12 @@ CALLS = {
     ),
     "calibrated teacher": (
         "teacher_logits",
-        lambda: losses.calibration_distillation(F, F[:, :2]),
+        lambda: losses.calibration_distillation(X, X[:, :2]),
     ),
-    "global features": ("z_global", lambda: losses.model_contrastive(F, F[:2], F)),
-    "previous features": ("z_previous", lambda: losses.model_contrastive(F, F, F[:, :2])),
-    "number of classes": ("num_classes", lambda: losses.manifold_reshaping(F, I, 0)),
-    "labels of FedMR": ("labels", lambda: losses.manifold_reshaping(F, I[:2], 3)),
+    "global features": ("z_global", lambda: losses.model_contrastive(X, X[:2], X)),
+    "previous features": ("z_previous", lambda: losses.model_contrastive(X, X, X[:, :2])),
+    "number of classes": ("num_classes", lambda: losses.manifold_reshaping(X, Y, 0)),
+    "labels of FedMR": ("labels", lambda: losses.manifold_reshaping(X, Y[:2], 3)),
 }
 
 
@@ -106,7 +106,7 @@ def test_message_names_the_argument(case):
 
 def test_errors_appear_when_a_call_is_traced():
     with pytest.raises(ValueError, match=r"class_counts must have shape \(3,\)"):
-        jax.jit(losses.fedlc)(F, I, np.ones(4))
+        jax.jit(losses.fedlc)(X, Y, np.ones(4))
 
 
 def test_array_likes_are_accepted():
