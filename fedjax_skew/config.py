@@ -33,7 +33,8 @@ def default_config() -> ml_collections.ConfigDict:
     config.server_data = ml_collections.ConfigDict()
     config.server_data.labelled = 0.0  # class-balanced fraction of the training set
     config.server_data.unlabelled = 0.0  # fraction of the training set
-    config.server_data.unlabelled_dataset = ""  # another dataset instead, without its labels
+    # Another dataset instead, or "labelled": the labelled samples. Their labels are not used.
+    config.server_data.unlabelled_dataset = ""
 
     config.rounds = 100
     config.local_epochs = 1
@@ -219,6 +220,12 @@ def check(
         raise ValueError(
             f"method={method.name!r} trains on labelled server data, but server_data.labelled="
             f"{config.server_data.labelled}; set it to a fraction such as 0.05."
+        )
+    if config.server_data.unlabelled_dataset == "labelled" and not labelled:
+        raise ValueError(
+            "server_data.unlabelled_dataset='labelled' takes the labelled samples, but "
+            f"server_data.labelled={config.server_data.labelled}; set it to a fraction such as "
+            "0.05."
         )
     if method.unlabelled and not unlabelled:
         raise ValueError(

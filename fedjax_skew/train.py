@@ -36,6 +36,7 @@ from fedjax_skew.metrics import classification, skew
 from fedjax_skew.report import summary
 
 CHECKPOINT_SECONDS = 60.0
+MOST_COUNTS = 1_000_000  # classes times clients that are still written to partition.csv
 
 
 class Diverged(RuntimeError):
@@ -135,6 +136,7 @@ class _Run:
                     desc=self.problem.phases[0].method.name,
                     unit="round",
                     dynamic_ncols=True,
+                    leave=None,  # Below another bar, a finished one makes room.
                 )
             )
             self.writer = stack.enter_context(self._tensorboard(first))
@@ -349,12 +351,19 @@ class _Run:
         return classification.groups_by_thresholds(sizes, upper, lower)
 
     def _draw_partition(self) -> None:
-        path = self.workdir / "partition.png"
-        if path.exists() or not self.config.figures or jax.process_index() != 0:
+        """The first seed's partition, as numbers that ``counts(path)`` reads and as a figure."""
+        if jax.process_index() != 0:
+            return
+        path = self.workdir / "partition.csv"
+        counts = self.problem.partitions[0].class_counts
+        if not path.exists() and counts.size <= MOST_COUNTS:
+            rows = (",".join(map(str, row)) for row in counts.T.tolist())
+            rundir.write_text(path, "\n".join(rows) + "\n")
+        path = path.with_suffix(".png")
+        if path.exists() or not self.config.figures:
             return
         from fedjax_skew.report import heatmaps, style
 
-        counts = self.problem.partitions[0].class_counts
         style.save(heatmaps.partition_heatmap(counts), path.with_suffix(""))
 
     @contextlib.contextmanager

@@ -81,8 +81,11 @@ def build(
     seeds = tuple(range(config.seed, config.seed + config.num_seeds))
     partitions = tuple(divide(config, dataset, seed) for seed in seeds)
     other = config.server_data.unlabelled_dataset
-    unlabelled = _unlabelled(other, config, dataset) if method.unlabelled and other else None
+    foreign = method.unlabelled and other and other != "labelled"
+    unlabelled = _unlabelled(other, config, dataset) if foreign else None
     data = federate(dataset.x_train, dataset.y_train, partitions, unlabelled)
+    if other == "labelled":
+        data = data._replace(unlabelled=data.labelled)
     num_clients = partitions[0].class_counts.shape[0]
     facts = Facts(
         num_clients=num_clients,

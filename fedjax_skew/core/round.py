@@ -8,6 +8,7 @@ Sums are reduced chunk by chunk, so memory is O(chunk) unless a method asks for 
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -196,9 +197,12 @@ def run_cohort(
         check_vma=False,
     )
     sums, outs, executed = train(items, kept, broadcast, data, state.round)
-    outs = jax.tree.map(
-        lambda o: o.reshape(-1, *o.shape[3:])[places].reshape(num_seeds, size, *o.shape[3:]), outs
-    )
+
+    def unchunk(o):  # An upload may be empty, so no size is left to be inferred.
+        flat = o.reshape(math.prod(o.shape[:3]), *o.shape[3:])
+        return flat[places].reshape(num_seeds, size, *o.shape[3:])
+
+    outs = jax.tree.map(unchunk, outs)
     params, stats, server = _server_step(work, state, data, keys, cohort, lr, sums, outs)
     samples = jnp.sum(local.samples_used(num_samples))
     report = _report(cohort, outs.report, sums, params, steps, executed, samples)

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from fedjax_skew.config import lookup
+from fedjax_skew.config import default_config, lookup
 
 # Fields that do not change what is computed, or only how long; all others are fixed by the first
 # command that used the directory.
@@ -106,7 +106,7 @@ def check_config(workdir: pathlib.Path, config: dict[str, Any]) -> None:
             old = json.loads(path.read_text())
         except ValueError:
             old = config  # A damaged file says nothing; the checkpoint's shapes still protect us.
-        for field in _differences(old, config):
+        for field in differences(old, config):
             free = field in MAY_CHANGE and not (field == "rounds" and _needs_rounds(config))
             if not free:
                 raise ValueError(
@@ -115,6 +115,21 @@ def check_config(workdir: pathlib.Path, config: dict[str, Any]) -> None:
                     "workdir."
                 )
     write_json(path, config)
+
+
+def differences(old: dict[str, Any], config: dict[str, Any]) -> list[str]:
+    """Fields of a configuration that an older file says otherwise.
+
+    A field the file lacks had its default value when it was written, and the hyper-parameters of
+    methods that are not used say nothing.
+    """
+    old = _fill(clean(old), clean(default_config().to_dict()))
+    used = config["method"].split("+")
+    return [
+        field
+        for field in _differences(old, clean(config))
+        if not field.startswith("hparams.") or field.split(".")[1] in used
+    ]
 
 
 def read_lines(path: pathlib.Path, up_to: int) -> list[dict[str, Any]]:
@@ -141,6 +156,14 @@ def append_line(path: pathlib.Path, line: dict[str, Any]) -> dict[str, Any]:
         f.write(json.dumps(line) + "\n")
         f.flush()
     return line
+
+
+def _fill(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    filled = {**defaults, **values}
+    for key, value in defaults.items():
+        if isinstance(value, dict) and isinstance(values.get(key), dict):
+            filled[key] = _fill(values[key], value)
+    return filled
 
 
 def _needs_rounds(config: dict[str, Any]) -> bool:
