@@ -29,8 +29,8 @@ from fedjax_skew.methods.base import (
     masked_mean,
 )
 
-# Samples whose gradients exist at one time; memory is this many models for each running client.
-_ROWS = 8
+# Floats of per-sample gradients that exist at one time for each running client.
+_FLOATS = 2**22
 
 
 class Quadratic(NamedTuple):
@@ -88,6 +88,8 @@ def _fisher(client: Client, result: LocalResult, kind: str) -> PyTree:
         return masked_mean(cross_entropy(outputs.logits, batch.labels), batch.where)
 
     gradient = jax.grad(loss)
+    num_params = sum(p.size for p in jax.tree.leaves(result.params))
+    rows = min(max(_FLOATS // num_params, 1), client.facts.batch_size)
 
     def of_batch(carry, batch):
         total, number = carry
@@ -104,7 +106,7 @@ def _fisher(client: Client, result: LocalResult, kind: str) -> PyTree:
             squared = jax.tree.map(lambda g: jnp.sum(jnp.square(g), 0), gradients)
             return trees.add(total, squared), None
 
-        total, _ = jax.lax.scan(add, total, _cut(batch))
+        total, _ = jax.lax.scan(add, total, _cut(batch, rows))
         return total, number + jnp.sum(batch.where)
 
     init = trees.zeros(result.params), jnp.float32(0)
@@ -115,13 +117,13 @@ def _fisher(client: Client, result: LocalResult, kind: str) -> PyTree:
     return trees.scale(1.0 / jnp.maximum(number, 1), total)
 
 
-def _cut(batch: Batch) -> Batch:
-    """Pads a batch to a multiple of ``_ROWS`` and cuts it into ``[parts, _ROWS, ...]``."""
+def _cut(batch: Batch, rows: int) -> Batch:
+    """Pads a batch to a multiple of ``rows`` and cuts it into ``[parts, rows, ...]``."""
     size = batch.where.shape[0]
-    parts = -(-size // _ROWS)
+    parts = -(-size // rows)
 
     def cut(a):
-        padding = [(0, parts * _ROWS - size)] + [(0, 0)] * (a.ndim - 1)
-        return jnp.pad(a, padding).reshape(parts, _ROWS, *a.shape[1:])
+        padding = [(0, parts * rows - size)] + [(0, 0)] * (a.ndim - 1)
+        return jnp.pad(a, padding).reshape(parts, rows, *a.shape[1:])
 
     return jax.tree.map(cut, batch)

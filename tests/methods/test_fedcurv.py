@@ -1,5 +1,7 @@
 """FedCurv: a quadratic penalty from every other client's Fisher information."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,9 +52,11 @@ def gradients(tiny_model, params, x, labels):
     return jax.jit(jax.vmap(jax.grad(loss), (None, 0, 0)))(params, x, labels)
 
 
+@pytest.mark.parametrize("floats", [2**22, 3 * 59])
 def test_the_fisher_information_is_a_mean_over_samples(
-    tiny_model, make_client, make_setup, make_params, data
+    tiny_model, make_client, make_setup, make_params, data, floats, monkeypatch
 ):
+    monkeypatch.setattr(sys.modules["fedjax_skew.methods.fedcurv"], "_FLOATS", floats)
     params = make_params(5)
     found = upload(fedcurv(), make_client, make_setup, data, params).kept.square
     expected = gradients(tiny_model, params, *data)
