@@ -1,0 +1,91 @@
+"""Augmentation of image batches inside a compiled step.
+
+Every function is pure, keeps shapes and dtype, and draws for each image on its own. A batch is
+``[B, H, W, C]`` as the dataset stores it; normalisation comes after augmentation.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_skew.data import autoaugment
+from fedjax_skew.errors import unknown
+
+Array = jax.Array
+
+_NAMES = {
+    "none": "images as they are",
+    "crop_flip": "random crop after padding by 4 black pixels, random horizontal flip",
+    "autoaugment": "crop_flip, then AutoAugment's policy for CIFAR-10",
+}
+
+
+def names() -> dict[str, str]:
+    """Returns every augmentation with one line about it."""
+    return dict(_NAMES)
+
+
+def normalize(x: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
+    """Returns ``(x / 255 - mean) / std`` in float32.
+
+    Args:
+        x: uint8 images ``[..., C]``.
+        mean: mean of ``x / 255`` in each channel.
+        std: standard deviation of ``x / 255`` in each channel.
+    """
+    scale = 1 / (255 * jnp.asarray(std, jnp.float32))
+    return x.astype(jnp.float32) * scale - jnp.asarray(mean, jnp.float32) * 255 * scale
+
+
+def random_crop(x: Array, key: Array, padding: int = 4) -> Array:
+    """Moves every image by up to ``padding`` pixels in each direction, filling with zeros.
+
+    Args:
+        x: ``[B, H, W, C]``.
+        key: a PRNG key.
+        padding: largest shift.
+
+    Returns:
+        Images of the same shape: a window of the original size cut from the padded image.
+    """
+    around = (padding, padding)
+    padded = jnp.pad(x, ((0, 0), around, around, (0, 0)))
+    corners = jax.random.randint(key, (x.shape[0], 2), 0, 2 * padding + 1)
+
+    def crop(image: Array, corner: Array) -> Array:
+        return lax.dynamic_slice(image, (corner[0], corner[1], 0), x.shape[1:])
+
+    return jax.vmap(crop)(padded, corners)
+
+
+def random_flip(x: Array, key: Array) -> Array:
+    """Mirrors every image ``[B, H, W, C]`` left to right with probability 1/2."""
+    flip = jax.random.bernoulli(key, shape=(x.shape[0], 1, 1, 1))
+    return jnp.where(flip, x[:, :, ::-1], x)
+
+
+def augment(name: str, x: Array, key: Array) -> Array:
+    """Augments a batch.
+
+    Args:
+        name: one of :func:`names`.
+        x: ``[B, H, W, C]``; uint8 with one or three channels for ``"autoaugment"``, any type for
+            ``"crop_flip"``, anything at all for ``"none"``.
+        key: a PRNG key.
+
+    Returns:
+        A batch of the same shape and dtype.
+    """
+    if name not in _NAMES:
+        raise unknown("augment", name, _NAMES)
+    if name == "none":
+        return x
+    if x.ndim != 4:
+        raise ValueError(f"augment={name!r} needs images [B, H, W, C], not shape {x.shape}.")
+    crop_key, flip_key, policy_key = jax.random.split(key, 3)
+    if name == "autoaugment":
+        autoaugment.check_images(x)
+    x = random_flip(random_crop(x, crop_key), flip_key)
+    return autoaugment.cifar_policy(x, policy_key) if name == "autoaugment" else x

@@ -1,0 +1,244 @@
+"""AutoAugment's policy for CIFAR-10, vectorised (Cubuk et al., CVPR 2019).
+
+An image is given one of 25 sub-policies, each of two operations with a probability and a level.
+The operations have Pillow's semantics. A branch for each image would make ``vmap`` run all of
+them, so the operations share three steps that are cheap for all images and leave an image alone
+if its operation is of another kind:
+
+1. one bilinear warp for shear, translation and rotation;
+2. one table of 256 entries for each image and channel, for all operations that map grey levels
+   (auto-contrast, invert, equalise, solarise, posterise, contrast, brightness);
+3. one blend with a grey or a smoothed image, for colour and sharpness.
+
+Levels follow the paper's table: a range is divided into ten equal parts, and level ``m`` draws
+uniformly from the m-th part. Pixels from outside the image are black. Shear and rotation are
+about the centre.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+Array = jax.Array
+
+# Operation: range of its magnitude. Translation is in parts of the image's side.
+RANGES: dict[str, tuple[float, float]] = {
+    "identity": (0.0, 0.0),
+    "shear_x": (-0.3, 0.3),
+    "shear_y": (-0.3, 0.3),
+    "translate_x": (-150 / 331, 150 / 331),
+    "translate_y": (-150 / 331, 150 / 331),
+    "rotate": (-30.0, 30.0),
+    "auto_contrast": (0.0, 0.0),
+    "invert": (0.0, 0.0),
+    "equalize": (0.0, 0.0),
+    "solarize": (0.0, 256.0),
+    "posterize": (4.0, 8.0),
+    "contrast": (0.1, 1.9),
+    "brightness": (0.1, 1.9),
+    "color": (0.1, 1.9),
+    "sharpness": (0.1, 1.9),
+}
+_ID = {name: n for n, name in enumerate(RANGES)}
+_LEVELS = 10
+
+# Two (operation, probability, level) for each sub-policy.
+CIFAR_POLICY = (
+    (("invert", 0.1, 7), ("contrast", 0.2, 6)),
+    (("rotate", 0.7, 2), ("translate_x", 0.3, 9)),
+    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
+    (("shear_y", 0.5, 8), ("translate_y", 0.7, 9)),
+    (("auto_contrast", 0.5, 8), ("equalize", 0.9, 2)),
+    (("shear_y", 0.2, 7), ("posterize", 0.3, 7)),
+    (("color", 0.4, 3), ("brightness", 0.6, 7)),
+    (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
+    (("equalize", 0.6, 5), ("equalize", 0.5, 1)),
+    (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
+    (("color", 0.7, 7), ("translate_x", 0.5, 8)),
+    (("equalize", 0.3, 7), ("auto_contrast", 0.4, 8)),
+    (("translate_y", 0.4, 3), ("sharpness", 0.2, 6)),
+    (("brightness", 0.9, 6), ("color", 0.2, 8)),
+    (("solarize", 0.5, 2), ("invert", 0.0, 3)),
+    (("equalize", 0.2, 0), ("auto_contrast", 0.6, 0)),
+    (("equalize", 0.2, 8), ("equalize", 0.6, 4)),
+    (("color", 0.9, 9), ("equalize", 0.6, 6)),
+    (("auto_contrast", 0.8, 4), ("solarize", 0.2, 8)),
+    (("brightness", 0.1, 3), ("color", 0.7, 0)),
+    (("solarize", 0.4, 5), ("auto_contrast", 0.9, 3)),
+    (("translate_y", 0.9, 9), ("translate_y", 0.7, 9)),
+    (("auto_contrast", 0.9, 2), ("solarize", 0.8, 3)),
+    (("equalize", 0.8, 8), ("invert", 0.1, 3)),
+    (("translate_y", 0.7, 9), ("auto_contrast", 0.9, 1)),
+)
+
+
+def check_images(x: Array) -> None:
+    """Raises a ``ValueError`` unless ``x`` is uint8 with one or three channels."""
+    if x.dtype != jnp.uint8 or x.shape[-1] not in (1, 3):
+        raise ValueError(
+            f"augment='autoaugment' needs uint8 images with 1 or 3 channels, not {x.dtype} with "
+            f"{x.shape[-1]} channels."
+        )
+
+
+def draw(key: Array, batch: int) -> tuple[Array, Array]:
+    """Draws a sub-policy, and which of its operations take place, for every image.
+
+    Args:
+        key: a PRNG key.
+        batch: number of images.
+
+    Returns:
+        Operations and magnitudes for :func:`apply`, both ``[2, batch]``: first, then second.
+    """
+    steps = [[(_ID[op], p, level) for op, p, level in pair] for pair in CIFAR_POLICY]
+    table = jnp.asarray(np.asarray(steps, np.float32))
+    low, width = jnp.asarray([(a, (b - a) / _LEVELS) for a, b in RANGES.values()]).T
+    pick_key, apply_key, level_key = jax.random.split(key, 3)
+    picked = table[jax.random.randint(pick_key, (batch,), 0, len(CIFAR_POLICY))]
+    applied = jax.random.uniform(apply_key, (batch, 2)) < picked[..., 1]
+    op = jnp.where(applied, picked[..., 0], 0).astype(jnp.int32)
+    level = picked[..., 2] + jax.random.uniform(level_key, (batch, 2))
+    return op.T, (low[op] + width[op] * level).T
+
+
+def cifar_policy(x: Array, key: Array) -> Array:
+    """Applies a random sub-policy to every image.
+
+    Args:
+        x: uint8 ``[B, H, W, C]`` with one or three channels.
+        key: a PRNG key.
+
+    Returns:
+        uint8 images of the same shape.
+    """
+    # A scan of two steps compiles the operations once.
+    return lax.scan(lambda x, step: (apply(x, *step), None), x, draw(key, x.shape[0]))[0]
+
+
+def apply(x: Array, op: Array, magnitude: Array) -> Array:
+    """Applies one operation to every image.
+
+    Args:
+        x: uint8 ``[B, H, W, C]`` with one or three channels.
+        op: integers ``[B]``, places in :data:`RANGES`.
+        magnitude: ``[B]``, in the units of :data:`RANGES`.
+
+    Returns:
+        uint8 images of the same shape.
+    """
+
+    def one(image: Array, op: Array, magnitude: Array) -> Array:
+        image = _warp(image.astype(jnp.float32), _matrix(op, magnitude, *image.shape[:2]))
+        image = jnp.take_along_axis(
+            _tables(image, op, magnitude),
+            image.astype(jnp.int32).reshape(-1, image.shape[-1]),
+            axis=0,
+        ).reshape(image.shape)
+        return _blend(image, op, magnitude).astype(jnp.uint8)
+
+    return jax.vmap(one)(x, op, magnitude)
+
+
+def _is(op: Array, name: str) -> Array:
+    return op == _ID[name]
+
+
+def _matrix(op: Array, magnitude: Array, height: int, width: int) -> Array:
+    """Returns ``[2, 3]``: where in the input, from the centre, an output pixel is taken."""
+    angle = jnp.where(_is(op, "rotate"), -magnitude * (math.pi / 180), 0)
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    pick = lambda name: jnp.where(_is(op, name), magnitude, 0)  # noqa: E731
+    row_x = (cos, sin + pick("shear_x"), pick("translate_x") * width)
+    row_y = (-sin + pick("shear_y"), cos, pick("translate_y") * height)
+    return jnp.array([row_x, row_y])
+
+
+def _warp(image: Array, matrix: Array) -> Array:
+    """Resamples ``[H, W, C]`` with bilinear weights and a black outside, truncating as Pillow."""
+    height, width, channels = image.shape
+    y, x = jnp.meshgrid(
+        jnp.arange(height) + 0.5 - height / 2, jnp.arange(width) + 0.5 - width / 2, indexing="ij"
+    )
+    from_x = matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2] + width / 2
+    from_y = matrix[1, 0] * x + matrix[1, 1] * y + matrix[1, 2] + height / 2
+    inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
+    left, top = jnp.floor(from_x - 0.5), jnp.floor(from_y - 0.5)
+    right_part, bottom_part = from_x - 0.5 - left, from_y - 0.5 - top
+    pixels = image.reshape(-1, channels)
+
+    def at(row: Array, column: Array) -> Array:
+        row = jnp.clip(row.astype(jnp.int32), 0, height - 1)
+        column = jnp.clip(column.astype(jnp.int32), 0, width - 1)
+        return pixels[row * width + column]
+
+    def mix(a: Array, b: Array, part: Array) -> Array:
+        return a + (b - a) * part[..., None]
+
+    upper = mix(at(top, left), at(top, left + 1), right_part)
+    lower = mix(at(top + 1, left), at(top + 1, left + 1), right_part)
+    return jnp.floor(jnp.where(inside[..., None], mix(upper, lower, bottom_part), 0))
+
+
+def _tables(image: Array, op: Array, magnitude: Array) -> Array:
+    """Returns the new value ``[256, C]`` of every grey level; the level itself by default."""
+    levels = jnp.arange(256.0)[:, None]
+    low, high = image.min((0, 1)), image.max((0, 1))
+    stretched = jnp.floor((levels - low) * 255 / jnp.maximum(high - low, 1))
+    cut = jnp.exp2(8 - jnp.round(magnitude))
+    centre = jnp.floor(_grey(image).mean() + 0.5)
+    changed = {
+        "auto_contrast": jnp.where(high > low, stretched, levels),
+        "invert": 255 - levels,
+        "equalize": _equalized(image, levels),
+        "solarize": jnp.where(levels < magnitude, levels, 255 - levels),
+        "posterize": jnp.floor(levels / cut) * cut,
+        "contrast": _between(centre, levels, magnitude),
+        "brightness": _between(0, levels, magnitude),
+    }
+    table = jnp.broadcast_to(levels, (256, image.shape[-1]))
+    for name, values in changed.items():
+        table = jnp.where(_is(op, name), values, table)
+    return jnp.clip(table, 0, 255)
+
+
+def _equalized(image: Array, levels: Array) -> Array:
+    pixels = image.astype(jnp.int32).reshape(-1, image.shape[-1])
+    # A histogram as a matrix product of two one-hot codes: no scatter, fast on every backend.
+    high, low = (jax.nn.one_hot(part, 16) for part in (pixels // 16, pixels % 16))
+    histogram = jnp.einsum("nch,ncl->hlc", high, low).reshape(256, -1)
+    last = jnp.take_along_axis(histogram, pixels.max(0)[None], axis=0)
+    step = jnp.floor((pixels.shape[0] - last) / 255)
+    below = jnp.cumsum(histogram, axis=0) - histogram
+    values = jnp.floor((jnp.floor(step / 2) + below) / jnp.maximum(step, 1))
+    return jnp.where(step > 0, values, levels)
+
+
+def _blend(image: Array, op: Array, magnitude: Array) -> Array:
+    grey = jnp.broadcast_to(_grey(image)[..., None], image.shape)
+    base = jnp.where(_is(op, "color"), grey, _smooth(image))
+    chosen = _is(op, "color") | _is(op, "sharpness")
+    return jnp.where(chosen, _between(base, image, magnitude), image)
+
+
+def _between(a: Array | float, b: Array, part: Array) -> Array:
+    return jnp.clip(jnp.floor(a + (b - a) * part), 0, 255)
+
+
+def _grey(image: Array) -> Array:
+    """Returns the luminance ``[H, W]`` in whole levels."""
+    if image.shape[-1] == 1:
+        return image[..., 0]
+    weights = jnp.asarray([19595, 38470, 7471], jnp.int32)
+    return ((image.astype(jnp.int32) * weights).sum(-1) + 32768 >> 16).astype(jnp.float32)
+
+
+def _smooth(image: Array) -> Array:
+    """Returns the image smoothed by 3x3 weights (centre 5, others 1), its border unchanged."""
+    rows = image[:-2] + image[1:-1] + image[2:]
+    around = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
+    inner = jnp.floor((around + 4 * image[1:-1, 1:-1]) / 13 + 0.5)
+    return image.at[1:-1, 1:-1].set(inner)
