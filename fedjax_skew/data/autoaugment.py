@@ -115,32 +115,28 @@ def cifar_policy(x: Array, key: Array) -> Array:
     Returns:
         uint8 images of the same shape.
     """
-    # A scan of two steps compiles the operations once.
-    return lax.scan(lambda x, step: (apply(x, *step), None), x, draw(key, x.shape[0]))[0]
+    return apply(x, *draw(key, x.shape[0]))
 
 
 def apply(x: Array, op: Array, magnitude: Array) -> Array:
-    """Applies one operation to every image.
+    """Applies operations to every image, one after the other.
 
     Args:
         x: uint8 ``[B, H, W, C]`` with one or three channels.
-        op: integers ``[B]``, places in :data:`RANGES`.
-        magnitude: ``[B]``, in the units of :data:`RANGES`.
+        op: integers ``[N, B]``, places in :data:`RANGES`.
+        magnitude: ``[N, B]``, in the units of :data:`RANGES`.
 
     Returns:
         uint8 images of the same shape.
     """
+    kinds = [jax.vmap(step) for step in (_warp, _recolour, _blend)]
 
-    def one(image: Array, op: Array, magnitude: Array) -> Array:
-        image = _warp(image.astype(jnp.float32), _matrix(op, magnitude, *image.shape[:2]))
-        image = jnp.take_along_axis(
-            _tables(image, op, magnitude),
-            image.astype(jnp.int32).reshape(-1, image.shape[-1]),
-            axis=0,
-        ).reshape(image.shape)
-        return _blend(image, op, magnitude).astype(jnp.uint8)
+    # A loop over (operation, kind of step) compiles each kind once, and ends every step in
+    # memory: without that, a step's arithmetic is repeated for each pixel that reads it.
+    def step(x: Array, n: Array) -> tuple[Array, None]:
+        return lax.switch(n % 3, kinds, x, op[n // 3], magnitude[n // 3]), None
 
-    return jax.vmap(one)(x, op, magnitude)
+    return lax.scan(step, x, jnp.arange(3 * op.shape[0]))[0]
 
 
 def _is(op: Array, name: str) -> Array:
@@ -157,9 +153,10 @@ def _matrix(op: Array, magnitude: Array, height: int, width: int) -> Array:
     return jnp.array([row_x, row_y])
 
 
-def _warp(image: Array, matrix: Array) -> Array:
+def _warp(image: Array, op: Array, magnitude: Array) -> Array:
     """Resamples ``[H, W, C]`` with bilinear weights and a black outside, truncating as Pillow."""
     height, width, channels = image.shape
+    matrix = _matrix(op, magnitude, height, width)
     y, x = jnp.meshgrid(
         jnp.arange(height) + 0.5 - height / 2, jnp.arange(width) + 0.5 - width / 2, indexing="ij"
     )
@@ -173,14 +170,23 @@ def _warp(image: Array, matrix: Array) -> Array:
     def at(row: Array, column: Array) -> Array:
         row = jnp.clip(row.astype(jnp.int32), 0, height - 1)
         column = jnp.clip(column.astype(jnp.int32), 0, width - 1)
-        return pixels[row * width + column]
+        return pixels.at[row * width + column].get(mode="promise_in_bounds").astype(jnp.float32)
 
     def mix(a: Array, b: Array, part: Array) -> Array:
         return a + (b - a) * part[..., None]
 
     upper = mix(at(top, left), at(top, left + 1), right_part)
     lower = mix(at(top + 1, left), at(top + 1, left + 1), right_part)
-    return jnp.floor(jnp.where(inside[..., None], mix(upper, lower, bottom_part), 0))
+    warped = jnp.where(inside[..., None], mix(upper, lower, bottom_part), 0)
+    return warped.astype(jnp.uint8)
+
+
+def _recolour(image: Array, op: Array, magnitude: Array) -> Array:
+    """Replaces every grey level by its entry in the operation's table."""
+    pixels = image.reshape(-1, image.shape[-1]).astype(jnp.int32)
+    table = _tables(image.astype(jnp.float32), op, magnitude).astype(jnp.uint8)
+    chosen = jnp.take_along_axis(table, pixels, axis=0, mode="promise_in_bounds")
+    return chosen.reshape(image.shape)
 
 
 def _tables(image: Array, op: Array, magnitude: Array) -> Array:
@@ -206,22 +212,25 @@ def _tables(image: Array, op: Array, magnitude: Array) -> Array:
 
 
 def _equalized(image: Array, levels: Array) -> Array:
-    pixels = image.astype(jnp.int32).reshape(-1, image.shape[-1])
+    pixels = image.astype(jnp.int32).reshape(-1, image.shape[-1]).T
     # A histogram as a matrix product of two one-hot codes: no scatter, fast on every backend.
-    high, low = (jax.nn.one_hot(part, 16) for part in (pixels // 16, pixels % 16))
-    histogram = jnp.einsum("nch,ncl->hlc", high, low).reshape(256, -1)
-    last = jnp.take_along_axis(histogram, pixels.max(0)[None], axis=0)
-    step = jnp.floor((pixels.shape[0] - last) / 255)
+    code = jnp.arange(16)[:, None]
+    high = (pixels[:, None] // 16 == code).astype(jnp.float32)
+    low = (pixels[:, None] % 16 == code).astype(jnp.float32)
+    histogram = jnp.einsum("chn,cln->hlc", high, low).reshape(256, -1)
+    last = jnp.take_along_axis(histogram, pixels.max(1)[None], 0, mode="promise_in_bounds")
+    step = jnp.floor((pixels.shape[1] - last) / 255)
     below = jnp.cumsum(histogram, axis=0) - histogram
     values = jnp.floor((jnp.floor(step / 2) + below) / jnp.maximum(step, 1))
     return jnp.where(step > 0, values, levels)
 
 
 def _blend(image: Array, op: Array, magnitude: Array) -> Array:
-    grey = jnp.broadcast_to(_grey(image)[..., None], image.shape)
-    base = jnp.where(_is(op, "color"), grey, _smooth(image))
+    """Moves an image towards or away from its grey or its smoothed version."""
+    values = image.astype(jnp.float32)
+    base = jnp.where(_is(op, "color"), _grey(values)[..., None], _smooth(values))
     chosen = _is(op, "color") | _is(op, "sharpness")
-    return jnp.where(chosen, _between(base, image, magnitude), image)
+    return jnp.where(chosen, _between(base, values, magnitude).astype(jnp.uint8), image)
 
 
 def _between(a: Array | float, b: Array, part: Array) -> Array:

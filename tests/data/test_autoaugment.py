@@ -27,8 +27,9 @@ _apply = jax.jit(aa.apply)
 
 
 def _ours(name, magnitude, images):
-    op = jnp.full(len(images), list(aa.RANGES).index(name))
-    return np.asarray(_apply(images, op, jnp.full(len(images), magnitude, jnp.float32)))
+    shape = (1, len(images))
+    op = jnp.full(shape, list(aa.RANGES).index(name))
+    return np.asarray(_apply(images, op, jnp.full(shape, magnitude, jnp.float32)))
 
 
 def _affine(image, matrix):
@@ -95,8 +96,8 @@ def test_images_of_one_batch_get_their_own_operation():
     images = _images()
     names = ["rotate", "equalize", "invert", "color", "identity", "sharpness"]
     magnitudes = [15.0, 0.0, 0.0, 1.7, 0.0, 0.3]
-    op = jnp.array([list(aa.RANGES).index(name) for name in names])
-    mixed = np.asarray(_apply(images, op, jnp.array(magnitudes)))
+    op = jnp.array([[list(aa.RANGES).index(name) for name in names]])
+    mixed = np.asarray(_apply(images, op, jnp.array([magnitudes])))
     for n, (name, magnitude) in enumerate(zip(names, magnitudes, strict=True)):
         np.testing.assert_array_equal(mixed[n], _ours(name, magnitude, images)[n])
 
@@ -136,5 +137,7 @@ def test_levels_are_tenths_of_the_paper_ranges():
 def test_policy_is_two_operations_in_order():
     images, key = _images(), jax.random.key(3)
     op, magnitude = aa.draw(key, len(images))
-    expected = _apply(_apply(images, op[0], magnitude[0]), op[1], magnitude[1])
+    expected = images
+    for n in range(2):
+        expected = _apply(expected, op[n, None], magnitude[n, None])
     np.testing.assert_array_equal(jax.jit(aa.cifar_policy)(images, key), expected)
