@@ -23,7 +23,7 @@ from fedjax_skew.report import reference
 from fedjax_skew.report.reference import Row
 
 # Fields that say where and how fast a run is computed, not what.
-_PLACE = (
+PLACE = (
     "dataset.data_dir",
     "dataset.placement",
     "checkpoint_every",
@@ -83,8 +83,8 @@ def fingerprint(config: ml_collections.ConfigDict) -> str:
     plain = _plain()
     differs = {
         field: value
-        for field, value in _flat(config.to_dict()).items()
-        if field not in _PLACE and not field.startswith("hparams.") and plain.get(field) != value
+        for field, value in flat(config).items()
+        if field not in PLACE and not field.startswith("hparams.") and plain.get(field) != value
     }
     text = json.dumps([differs, used_hparams(config)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -187,15 +187,20 @@ def column(row: Row) -> str:
 
 @functools.cache
 def _plain() -> dict[str, Any]:
-    return _flat(default_config().to_dict())
+    return flat(default_config())
+
+
+def flat(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """All fields with their dotted names."""
+    return _flat(config.to_dict())
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in tree.items():
         nested = isinstance(value, Mapping)
-        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return flat
+        fields |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return fields
 
 
 def _facets(run: Run) -> dict[str, set[str]]:

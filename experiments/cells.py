@@ -1,0 +1,258 @@
+"""The cells of a table: chosen, scaled, and found again in the results store.
+
+A cell is one run with its directory ``<workdir>/cells/<name>``. The name says what is computed, so
+a store may hold several tables and scales, and what two tables share is computed once.
+"""
+
+import ast
+import dataclasses
+import importlib
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+import ml_collections
+
+from configs import tables
+from configs.common import finish, fit_phases
+from fedjax_skew import errors, methods
+from fedjax_skew.config import lookup, used_hparams
+from fedjax_skew.core import rundir
+from fedjax_skew.report import collect, reference, store
+from fedjax_skew.report.tables import Table
+
+SCALES = ("full", "cpu", "smoke")
+# Models that a CPU trains in minutes at the papers' full recipes, and those it trains in hours.
+_SMALL_MODELS = ("logistic", "mlp")
+_LARGE_IMAGES = ("imagenet_subset12", "mini_imagenet", "tiny_imagenet")
+_MEDIUM_MODELS = ("fedavg_cnn", "simple_cnn", "tfcnn", "pfl_cnn", "resnet8_w16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One run of a table.
+
+    Attributes:
+        run: configuration and printed numbers, after scaling.
+        full: the configuration of the paper's recipe.
+        directory: of the run.
+    """
+
+    run: tables.Run
+    full: ml_collections.ConfigDict
+    directory: pathlib.Path
+
+    @property
+    def config(self) -> ml_collections.ConfigDict:
+        """What is computed."""
+        return self.run.config
+
+    @property
+    def title(self) -> str:
+        """A few words for progress and lists."""
+        c = self.config
+        return f"{c.method} {c.dataset.name} {c.partition}"
+
+    def record(self) -> store.Record:
+        """What its directory holds now; results of another configuration do not count."""
+        record = store.read(self.directory)
+        if record.config:
+            differs = rundir.differences(record.config, self.config.to_dict())
+            differs = [field for field in differs if field not in tables.PLACE]
+            if differs:
+                reason = f"{self.directory} was computed with another {differs[0]}; move it away"
+                return dataclasses.replace(record, summary={}, failure=reason)
+        return record
+
+
+def table_module(table: str) -> ModuleType:
+    """``configs/<paper>/table<N>.py``."""
+    if table not in reference.table_names():
+        raise errors.unknown("table", table, reference.table_names())
+    return importlib.import_module(f"configs.{table.replace('/', '.')}")
+
+
+def plan(
+    table: str,
+    workdir: str | pathlib.Path,
+    *,
+    only: str = "",
+    scale: str = "full",
+    seeds: int = 0,
+    rounds: int = 0,
+    changes: Sequence[str] = (),
+    data_dir: str = "",
+) -> list[Cell]:
+    """The cells of a table.
+
+    Args:
+        table: name, ``fedvls/table1``.
+        workdir: root of the results store.
+        only: ``dataset=mnist,method=fedavg,fedvls``; all cells if empty.
+        scale: ``full``, ``cpu`` or ``smoke``.
+        seeds: number of seeds in place of the recipe's.
+        rounds: number of rounds in place of the recipe's.
+        changes: ``field=value`` for any field of the configuration.
+        data_dir: where the data is.
+    """
+    if scale not in SCALES:
+        raise errors.unknown("scale", scale, SCALES)
+    chosen = tables.select(table_module(table).runs(), tables.parse(only))
+    found = []
+    for run in chosen:
+        config = _scaled(run.config, scale)
+        if seeds:
+            config.num_seeds = seeds
+        if rounds:
+            config.rounds = rounds
+        for change in changes:
+            _change(config, change)
+        fit_phases(config)
+        config.dataset.data_dir = data_dir
+        config.figures = config.tensorboard = False
+        made = tables.Run(config, run.rows)
+        found.append(Cell(made, run.config, pathlib.Path(workdir) / "cells" / made.name))
+    return found
+
+
+def build_table(table: str, cells: Sequence[Cell]) -> list[Table]:
+    """The table with whatever is finished, and a second one where the paper scored its own data."""
+    recipe = importlib.import_module(f"configs.{table.partition('/')[0]}.recipe")
+    entries = [collect.Entry(cell.run.rows, cell.record()) for cell in cells]
+    which = {recipe.measured(row)[1] for cell in cells for row in cell.run.rows}
+    made = collect.table(
+        table,
+        entries,
+        recipe.measured,
+        reported=which.pop() if len(which) == 1 else recipe.REPORTED,
+        row_marks=_marks(cells),
+        scaled=scaled_sentences(cells),
+        footnotes=(*_chosen(table, recipe.UNSTATED), *_machines(entries)),
+    )
+    second = collect.held_out(made, entries, recipe.measured)
+    return [made, second] if second else [made]
+
+
+def scaled_sentences(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """What differs from the recipe, one sentence a field."""
+    changes: dict[str, dict[tuple[str, str], set[str]]] = {}
+    cells = list(cells)
+    for cell in cells:
+        for field, (old, new) in _differences(cell).items():
+            kinds = changes.setdefault(field, {})
+            kinds.setdefault((old, new), set()).add(cell.config.dataset.name)
+    everywhere = {cell.config.dataset.name for cell in cells}
+    sentences = []
+    for field, kinds in changes.items():
+        words = []
+        for (old, new), datasets in kinds.items():
+            where = "" if datasets == everywhere else f" ({', '.join(sorted(datasets))})"
+            words.append(f"{new} instead of {old}{where}")
+        sentences.append(f"{field}: {'; '.join(words)}.")
+    return tuple(sentences)
+
+
+def _scaled(config: ml_collections.ConfigDict, scale: str) -> ml_collections.ConfigDict:
+    """A copy of a configuration at a scale.
+
+    ``cpu`` fits two cores: small models stay as they are; CNNs get one seed, at most 200 rounds and
+    one local epoch; larger networks also become a ResNet-8 of width 16, with at most 50 rounds.
+    """
+    config = config.copy_and_resolve_references()
+    if scale == "smoke":
+        return finish(config, "smoke")
+    if scale == "cpu" and config.model not in _SMALL_MODELS:
+        medium = config.model in _MEDIUM_MODELS
+        config.num_seeds = 1
+        config.local_epochs = min(config.local_epochs, 1)
+        config.rounds = min(config.rounds, 200 if medium else 50)
+        config.eval_every = max(config.eval_every, 5)
+        if not medium:
+            config.model = "resnet8_w16"
+            if config.dataset.name in _LARGE_IMAGES:
+                config.dataset.image_size = 32
+    return config
+
+
+def _change(config: ml_collections.ConfigDict, change: str) -> None:
+    """Applies ``field=value``; the value is read as Python where it can be."""
+    field, equals, text = change.partition("=")
+    try:
+        old = lookup(config, field)
+    except (KeyError, TypeError, AttributeError):
+        old = None
+    if not equals or old is None or isinstance(old, ml_collections.ConfigDict):
+        fields = ", ".join(sorted(k for k, v in config.items() if not hasattr(v, "keys")))
+        raise ValueError(f"set={change!r} must be field=value with a field such as {fields}.")
+    try:
+        value: Any = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+    if isinstance(old, str):
+        value = text
+    try:
+        config.update_from_flattened_dict({field: value})
+    except TypeError:
+        raise ValueError(
+            f"set={change!r} has a value of the wrong kind; {field} is now {old!r}."
+        ) from None
+
+
+def _differences(cell: Cell) -> dict[str, tuple[str, str]]:
+    """Fields of a cell that differ from the paper's recipe, as words."""
+    old, new = tables.flat(cell.full), tables.flat(cell.config)
+    found = {
+        field: (_say(old[field]), _say(value))
+        for field, value in new.items()
+        if not field.startswith("hparams.") and field not in tables.PLACE and old[field] != value
+    }
+    before, after = used_hparams(cell.full), used_hparams(cell.config)
+    for method, values in after.items():
+        for name, value in values.items():
+            if before.get(method, {}).get(name) != value:
+                found[f"{method}'s {name}"] = (_say(before[method][name]), _say(value))
+    if "num_seeds" in found:
+        found = {"seeds" if k == "num_seeds" else k: v for k, v in found.items()}
+    return found
+
+
+def _say(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
+    """What a reader must know about a method, by row: the server's data it trains on."""
+    marks = {}
+    for cell in cells:
+        method = methods.build(cell.config.method, used_hparams(cell.config))
+        kinds = [kind for kind in ("labelled", "unlabelled") if getattr(method, kind)]
+        if kinds:
+            for row in cell.run.rows:
+                marks[row.row] = (f"Trains on {' and '.join(kinds)} data on the server.",)
+    return marks
+
+
+def _chosen(table: str, unstated: Iterable[str]) -> tuple[str, ...]:
+    """What the paper does not say and the recipe chose, without what is about other tables."""
+    mine = reference.title(table).rpartition(" ")[2]
+    about = ((re.match(r"Table (\w+)", sentence), sentence) for sentence in unstated)
+    return tuple(f"Chosen here: {s}" for match, s in about if not match or match[1] == mine)
+
+
+def _machines(entries: Iterable[collect.Entry]) -> tuple[str, ...]:
+    """One sentence about what computed the finished cells."""
+    found = {}
+    for entry in entries:
+        if entry.record.finished:
+            device = entry.record.summary.get("device", {})
+            versions = entry.record.summary.get("versions", {})
+            words = (
+                f"{device.get('count')} x {device.get('kind')} ({device.get('machine')}), "
+                f"jax {versions.get('jax')}, fedjax_skew {versions.get('fedjax_skew', 'source')}"
+            )
+            found[words] = found.get(words, 0.0) + float(entry.record.summary["wall_seconds"])
+    return tuple(
+        f"Computed on {words}; {seconds / 3600:.2f} h in all." for words, seconds in found.items()
+    )

@@ -1,0 +1,101 @@
+"""What ``reproduce --dry_run`` and ``--list`` print."""
+
+import importlib.util
+from collections.abc import Sequence
+
+import jax
+
+from experiments import estimate
+from experiments.cells import Cell, scaled_sentences
+from experiments.executor import config_from
+from fedjax_skew.report import reference
+from fedjax_skew.report.store import Record
+
+
+def describe(table: str, cells: Sequence[Cell]) -> str:
+    """Every cell with its state and cost, and the sum of what is left to run."""
+    records = [cell.record() for cell in cells]
+    speeds = measured_speeds(records)
+    costs = [estimate.cost(cell.config) for cell in cells]
+    times = [
+        cost.seconds(speeds.get(cell.config.model) or estimate.usual_speed(cell.config))
+        for cell, cost in zip(cells, costs, strict=True)
+    ]
+    lines = [f"{'state':9s}{'FLOP':>9s}{'memory':>10s}{'time':>10s}  cell"]
+    for cell, record, cost, seconds in zip(cells, records, costs, times, strict=True):
+        if record.finished:
+            seconds = float(record.summary["wall_seconds"])
+        lines.append(
+            f"{record.status:9s}{cost.flops:9.1e}{cost.memory / 1e9:7.2f} GB"
+            f"{duration(seconds):>10s}  {cell.title} {cell.config.model}, "
+            f"{cell.config.rounds} rounds, {cell.config.num_seeds} seeds"
+        )
+    left = [i for i, record in enumerate(records) if not record.finished]
+    device = jax.devices()[0]
+    lines += [
+        "",
+        f"{reference.title(table)}: {len(cells)} cells, {len(cells) - len(left)} finished, "
+        f"{len(left)} to run.",
+    ]
+    if left:
+        lines.append(
+            f"Left: {sum(costs[i].flops for i in left):.1e} FLOP, at most "
+            f"{max(costs[i].memory for i in left) / 1e9:.2f} GB at a time, about "
+            f"{duration(sum(times[i] for i in left))} one after another on this machine "
+            f"({len(jax.devices())} x {device.device_kind})."
+        )
+        known = sorted({cells[i].config.model for i in left} & set(speeds))
+        basis = f"a matrix product at {estimate.peak() / 1e9:.0f} GFLOP/s and the usual share of it"
+        if known:
+            basis = f"finished runs ({', '.join(known)}), otherwise {basis}"
+        lines.append(f"Times are rough: from {basis}.")
+    scaled = scaled_sentences(cells)
+    if scaled:
+        lines += ["Smaller than in the paper:", *(f"  {sentence}" for sentence in scaled)]
+    return "\n".join(lines)
+
+
+def weights(cells: Sequence[Cell]) -> dict[str, float]:
+    """Estimated work of every cell, in seconds of a fast core."""
+    return {cell.run.name: estimate.cost(cell.config).seconds(1e11) for cell in cells}
+
+
+def measured_speeds(records: Sequence[Record]) -> dict[str, float]:
+    """FLOP/s by model, from finished runs on this kind of device."""
+    kind = jax.devices()[0].device_kind
+    totals: dict[str, list[float]] = {}
+    for record in records:
+        if record.finished and record.summary.get("device", {}).get("kind") == kind:
+            flops = estimate.cost(config_from(record.config)).flops
+            total = totals.setdefault(record.config["model"], [0.0, 0.0])
+            total[0] += flops
+            total[1] += float(record.summary["wall_seconds"])
+    return {model: flops / max(seconds, 1e-9) for model, (flops, seconds) in totals.items()}
+
+
+def listing() -> str:
+    """All tables and figures of the papers with the command for each."""
+    lines, paper = [], ""
+    for table in reference.table_names():
+        if table.partition("/")[0] != paper:
+            paper = table.partition("/")[0]
+            lines += ["", reference.source(table)]
+        lines.append(f"  {reference.title(table)}. {reference.caption(table)}")
+        lines.append(
+            f"    python -m experiments.reproduce --table={table} "
+            f"--workdir=runs/{table.replace('/', '_')}"
+        )
+    if importlib.util.find_spec("experiments.figures"):
+        figures = importlib.import_module("experiments.figures")
+        lines += ["", "Figures"]
+        for name, text in figures.names().items():
+            lines += [f"  {text}", f"    {figures.command(name)}"]
+    return "\n".join(lines[1:])
+
+
+def duration(seconds: float) -> str:
+    """``"3.2 h"``."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,266 @@
+"""What a cell will cost: FLOPs, memory and time, without its data and without compiling it.
+
+Everything is counted in traced programs. The model's forward pass is traced at its real size. What
+a method adds (a teacher, a second gradient, training on the server) is counted in whole rounds of a
+tiny problem and carried over in units of training steps, so that a new method needs nothing here.
+"""
+
+import dataclasses
+import functools
+import math
+import re
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from fedjax_skew import models
+from fedjax_skew.config import default_config, used_hparams
+from fedjax_skew.core import problem
+from fedjax_skew.core.round import run_round
+from fedjax_skew.data.source import Dataset
+from fedjax_skew.methods import build as build_method
+
+_COMPILE_SECONDS = 15.0
+# Share of the matmul peak that training reaches where no finished run says better.
+_SHARE = {"logistic": 0.05, "mlp": 0.5, "mobilenet_v2": 0.05}
+_USUAL_SHARE = 0.3
+_TINY_FEATURES, _TINY_CLASSES = 64, 10
+
+
+class Size(NamedTuple):
+    """Numbers of a dataset: samples, shape of one, classes, bytes per value."""
+
+    train: int
+    test: int
+    shape: tuple[int, ...]
+    classes: int
+    itemsize: int = 1
+
+
+_SIZES = {
+    "mnist": Size(60_000, 10_000, (28, 28, 1), 10),
+    "fashion_mnist": Size(60_000, 10_000, (28, 28, 1), 10),
+    "emnist/balanced": Size(112_800, 18_800, (28, 28, 1), 47),
+    "cifar10": Size(50_000, 10_000, (32, 32, 3), 10),
+    "cifar100": Size(50_000, 10_000, (32, 32, 3), 100),
+    "svhn_cropped": Size(73_257, 26_032, (32, 32, 3), 10),
+    "femnist": Size(20_000, 4_000, (28, 28, 1), 62),  # about 100 writers
+    "tiny_imagenet": Size(100_000, 10_000, (64, 64, 3), 200),
+    "mini_imagenet": Size(50_000, 5_000, (84, 84, 3), 100),
+    "imagenet_subset12": Size(15_600, 600, (64, 64, 3), 12),
+    "synthetic": Size(75_000, 8_500, (60,), 10, 4),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Estimate for one cell.
+
+    Attributes:
+        flops: floating point operations of all rounds and seeds, evaluation included.
+        memory: bytes on the device.
+    """
+
+    flops: float
+    memory: float
+
+    def seconds(self, speed: float) -> float:
+        """Time at ``speed`` FLOP/s."""
+        return self.flops / speed + _COMPILE_SECONDS
+
+
+class Count(NamedTuple):
+    """Operations of a program: in loops of unknown length (one pass of them), and elsewhere."""
+
+    looped: float
+    plain: float
+
+
+def cost(config: ml_collections.ConfigDict) -> Cost:
+    """Estimates a run."""
+    size = _size(config)
+    cohort = max(1, round(config.num_clients * config.participation))
+    forward, params, activations = _model(config.model, size.shape, size.classes)
+    share = _long_tail_share(config.partition, size.classes)
+    if config.local_steps:
+        samples = cohort * config.local_steps * config.batch_size
+    else:
+        samples = size.train * share * config.local_epochs * config.participation
+    extra = _method(config.method, _freeze(used_hparams(config)), min(cohort, 8))
+    training = 3 * forward * (samples * extra.passes + extra.server_steps * config.batch_size)
+    scored = size.test + (size.train if config.eval_train else 0)
+    then = build_method(config.method, used_hparams(config)).then
+    # A second phase trains little beside the first.
+    flops = training * (then.rounds if then else config.rounds)
+    flops = config.num_seeds * (flops + forward * scored * config.rounds / config.eval_every)
+    chunk = config.clients_per_chunk or 4
+    memory = (
+        (size.train + size.test) * math.prod(size.shape) * size.itemsize
+        + chunk * (4 * params + config.batch_size * activations)
+        + config.num_seeds * params * (2 + extra.kept * config.num_clients)
+        + config.num_seeds * params * (cohort if extra.client_models else 0)
+        + config.num_seeds * params * (config.num_clients if config.keep_momentum else 0)
+    )
+    return Cost(flops, memory)
+
+
+@functools.cache
+def peak() -> float:
+    """FLOP/s of a matrix product on the default device, measured for a moment."""
+    n = 1024
+    a = jnp.ones((n, n), jnp.float32)
+    fn = jax.jit(lambda a: a @ a)
+    fn(a).block_until_ready()
+    best, end = 0.0, time.time() + 0.3
+    while time.time() < end:
+        began = time.perf_counter()
+        fn(a).block_until_ready()
+        best = max(best, 2 * n**3 / (time.perf_counter() - began))
+    return best
+
+
+def usual_speed(config: ml_collections.ConfigDict) -> float:
+    """FLOP/s to expect of training: a usual share of the matmul peak."""
+    return peak() * _SHARE.get(config.model, _USUAL_SHARE)
+
+
+def count(jaxpr: Any) -> Count:
+    """Operations of a traced program; a ``scan`` counts all its steps, a ``while`` one."""
+    looped = plain = 0.0
+    for eqn in jaxpr.eqns:
+        inner = [getattr(v, "jaxpr", v) for v in jax.tree.leaves(list(eqn.params.values()))]
+        counts = [count(j) for j in inner if hasattr(j, "eqns")]
+        name = eqn.primitive.name
+        if name == "while":
+            looped += sum(c.looped + c.plain for c in counts)
+        elif name == "cond":
+            looped += max((c.looped for c in counts), default=0.0)
+            plain += max((c.plain for c in counts), default=0.0)
+        elif counts:
+            times = eqn.params.get("length", 1) if name == "scan" else 1
+            looped += times * sum(c.looped for c in counts)
+            plain += times * sum(c.plain for c in counts)
+        else:
+            plain += _operations(name, eqn)
+    return Count(looped, plain)
+
+
+class _Extra(NamedTuple):
+    """What a method costs beside FedAvg.
+
+    Attributes:
+        passes: work of one local step, in steps of FedAvg.
+        server_steps: work on the server in a round, in steps of FedAvg.
+        kept: what a client keeps, in models.
+        client_models: the server holds every client's model.
+    """
+
+    passes: float
+    server_steps: float
+    kept: float
+    client_models: bool
+
+
+@functools.cache
+def _model(name: str, shape: tuple[int, ...], classes: int) -> tuple[float, int, int]:
+    """Forward FLOPs per sample, bytes of parameters, bytes of activations per sample."""
+    batch = 8
+    module = models.build(name, classes, conv="xla")
+    x = jax.ShapeDtypeStruct((batch, *shape), jnp.float32)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    variables = jax.eval_shape(functools.partial(module.init, train=False), key, x)
+    traced = jax.make_jaxpr(functools.partial(module.apply, train=False))(variables, x)
+    params = sum(4 * leaf.size for leaf in jax.tree.leaves(variables["params"]))
+    return sum(count(traced.jaxpr)) / batch, params, _bytes(traced.jaxpr) // batch
+
+
+@functools.cache
+def _method(name: str, hparams: tuple, cohort: int) -> _Extra:
+    method = build_method(name, _thaw(hparams))
+    (plain, _), (own, kept) = _tiny("fedavg", (), cohort), _tiny(name, hparams, cohort)
+    step = plain.looped / cohort
+    return _Extra(
+        passes=max(own.looped / plain.looped, 1.0),
+        server_steps=max(own.plain - plain.plain, 0.0) / step,
+        kept=kept,
+        client_models=method.client_models,
+    )
+
+
+@functools.cache
+def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[Count, float]:
+    """Counts of a round of a method on a tiny problem, and what a client keeps, in models."""
+    config = default_config()
+    config.method, config.model, config.partition = name, "mlp", "iid"
+    config.num_clients, config.rounds = cohort, 10_000
+    config.clients_per_chunk, config.num_devices = cohort, 1
+    config.server_data.labelled = config.server_data.unlabelled = 0.2
+    for method, values in _thaw(hparams).items():
+        for field, value in values.items():
+            config.hparams[method][field] = value
+    rng = np.random.default_rng(0)
+    labels = np.arange(40 * cohort, dtype=np.int32) % _TINY_CLASSES
+    x = rng.normal(size=(len(labels), _TINY_FEATURES)).astype(np.float32)
+    data = Dataset("tiny", x, labels, x[:10], labels[:10], _TINY_CLASSES)
+    made = problem.build(config, dataset=data)
+    phase = made.phases[0]
+    shapes = jax.eval_shape(phase.model.init, jax.random.key(0), x[:1])
+    zeros = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), shapes)
+    state = problem.phase_state(made, phase, *zeros)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
+    kept = sum(leaf.nbytes for leaf in jax.tree.leaves(state.kept)) / cohort
+    traced = jax.make_jaxpr(functools.partial(run_round, phase.work))(state, made.data, made.keys)
+    return count(traced.jaxpr), kept / size
+
+
+def _operations(name: str, eqn: Any) -> float:
+    out = sum(getattr(v.aval, "size", 0) for v in eqn.outvars)
+    if name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        return 2.0 * out * math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
+    if name == "conv_general_dilated":
+        kernel = eqn.invars[1].aval.shape
+        features = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
+        return 2.0 * out * math.prod(kernel) / features
+    return float(out)
+
+
+def _bytes(jaxpr: Any) -> int:
+    """Bytes of all intermediate values: what a backward pass may have to keep."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        inner = [getattr(v, "jaxpr", v) for v in jax.tree.leaves(list(eqn.params.values()))]
+        below = [j for j in inner if hasattr(j, "eqns")]
+        if below:
+            total += sum(_bytes(j) for j in below)
+        else:
+            total += sum(getattr(v.aval, "size", 0) * 4 for v in eqn.outvars)
+    return total
+
+
+def _size(config: ml_collections.ConfigDict) -> Size:
+    name = config.dataset.name
+    size = _SIZES.get("synthetic" if name.startswith("synthetic") else name, _SIZES["cifar10"])
+    side = config.dataset.image_size
+    return size._replace(shape=(side, side, size.shape[-1])) if side else size
+
+
+def _long_tail_share(partition: str, classes: int) -> float:
+    """The share of the samples that a long tail leaves."""
+    found = re.search(r"longtail\(if=([\d.]+)", partition)
+    if not found:
+        return 1.0
+    factor = float(found[1])
+    return float(np.mean(factor ** (-np.arange(classes) / (classes - 1))))
+
+
+def _freeze(hparams: dict[str, dict[str, Any]]) -> tuple:
+    return tuple((m, tuple(sorted(values.items()))) for m, values in sorted(hparams.items()))
+
+
+def _thaw(hparams: tuple) -> dict[str, dict[str, Any]]:
+    return {method: dict(values) for method, values in hparams}

@@ -1,0 +1,145 @@
+"""Runs cells: one after another here, or several at a time in processes of their own.
+
+Every executor leaves the same store behind: a finished cell is a run directory with its
+``summary.json``, a failed one has the reason in ``failure.json``, and the lock of the run directory
+keeps two processes from computing the same cell.
+"""
+
+import contextlib
+import errno
+import pathlib
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import ml_collections
+import tqdm
+
+from experiments.cells import Cell
+from fedjax_skew.config import default_config
+from fedjax_skew.core import rundir
+from fedjax_skew.report import store
+from fedjax_skew.train import Interrupted, train_and_evaluate
+
+
+def config_from(values: dict[str, Any]) -> ml_collections.ConfigDict:
+    """A configuration from the content of a JSON file."""
+    config = default_config()
+
+    def fill(node: ml_collections.ConfigDict, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, dict):
+                fill(node[name], value)
+            else:
+                node[name] = tuple(value) if isinstance(value, list) else value
+
+    fill(config, values)
+    return config
+
+
+def run_cell(
+    config: ml_collections.ConfigDict, directory: pathlib.Path, *, progress: bool
+) -> str:
+    """Runs one cell to its end and returns why it failed, or an empty text.
+
+    Raises:
+        Interrupted: when asked to stop; the run is saved.
+        OSError: when the disk is full, which no other cell would survive either.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        train_and_evaluate(config, directory, progress=progress)
+    except (Interrupted, KeyboardInterrupt):
+        raise
+    except Exception as error:  # Whatever one cell does must not end the others.
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return fail(directory, sentence(error))
+    (directory / store.FAILURE).unlink(missing_ok=True)
+    return ""
+
+
+def fail(directory: pathlib.Path, reason: str) -> str:
+    """Records why a cell failed and returns it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    rundir.write_json(directory / store.FAILURE, {"reason": reason})
+    return reason
+
+
+def sentence(error: BaseException) -> str:
+    """An error in one line; kinds a user did not cause keep their name."""
+    text = " ".join(str(error).split())[:500]
+    plain = isinstance(error, (ValueError, RuntimeError)) and type(error).__module__ != "jaxlib"
+    return text if plain and text else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def pending(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells that are neither finished nor held by another process."""
+    records = [(cell, cell.record()) for cell in cells]
+    return [cell for cell, record in records if record.status not in ("finished", "running")]
+
+
+def run_here(cells: Sequence[Cell], bar: "Progress") -> None:
+    """Runs cells one after another in this process."""
+    for cell in pending(cells):
+        bar.say(cell.title)
+        reason = run_cell(cell.config, cell.directory, progress=bar.shown)
+        bar.done(cell, reason)
+
+
+class Progress:
+    """A bar over cells, in shares of the estimated work, so that the time left is meaningful."""
+
+    def __init__(self, cells: Sequence[Cell], weights: dict[str, float], shown: bool = True):
+        self.shown, self._weights, self._failed = shown, weights, 0
+        self._total, self._finished = len(cells), 0
+        waiting = {cell.run.name for cell in pending(cells)}
+        self._finished = sum(cell.run.name not in waiting for cell in cells)
+        work = sum(weights[name] for name in waiting)
+        self._bar = tqdm.tqdm(
+            total=max(work, 1e-9),
+            disable=not shown,
+            dynamic_ncols=True,
+            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
+        )
+        self._describe()
+
+    def done(self, cell: Cell, reason: str) -> None:
+        """Counts a cell that has ended."""
+        self._finished += not reason
+        self._failed += bool(reason)
+        self._bar.update(self._weights[cell.run.name])
+        self._describe()
+        if reason:
+            self.write(f"failed: {cell.title}: {reason}")
+
+    def say(self, text: str) -> None:
+        """Shows what is running."""
+        self._bar.set_postfix_str(text)
+
+    def write(self, text: str) -> None:
+        """Prints a line above the bar."""
+        self._bar.write(text)
+
+    def close(self) -> None:
+        """Removes the bar."""
+        self._bar.close()
+
+    def _describe(self) -> None:
+        failed = f", {self._failed} failed" if self._failed else ""
+        self._bar.set_description_str(f"{self._finished}/{self._total} cells{failed}")
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and Ctrl-C become ``Interrupted``; a running training saves itself first."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Interrupted(f"Stopped by {signal.Signals(number).name}.")
+
+    old = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

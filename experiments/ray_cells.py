@@ -1,0 +1,92 @@
+"""Cells spread over a Ray cluster (``pip install 'fedjax_skew[ray]'``).
+
+The cluster is the one that ``ray start`` or RAY_ADDRESS names, otherwise this machine. All its
+nodes must see the workdir. A cell whose worker is lost starts again elsewhere, from its last
+checkpoint; one that was finished just before is only read.
+"""
+
+import os
+import pathlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from experiments import app
+from experiments.cells import Cell
+from experiments.executor import Progress, config_from, fail, pending, run_cell, sentence
+from fedjax_skew.report import store
+from fedjax_skew.train import Interrupted
+
+_RETRIES = 10
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def run_ray(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
+    """Runs cells as Ray tasks: a GPU each, or an equal share of the cores for ``jobs`` tasks.
+
+    Args:
+        cells: what to run.
+        bar: progress.
+        jobs: cells at a time on a cluster without GPUs; 0 runs one a node.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("executor=ray needs Ray: pip install 'fedjax_skew[ray]'.") from None
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
+    ray.init(log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": path}})
+    try:
+        task = ray.remote(**_resources(ray, jobs))(_remote)
+        tasks = {
+            task.remote(cell.config.to_dict(), str(cell.directory.resolve())): cell
+            for cell in pending(cells)
+        }
+        _wait(ray, tasks, bar)
+    finally:
+        ray.shutdown()
+
+
+def _remote(values: dict[str, Any], directory: str) -> str:
+    """Runs one cell on a worker; returns why it failed, or an empty text."""
+    app.cache_programs()
+    # The process of a worker that was given up may live on for a moment.
+    while store.is_owned(directory):
+        time.sleep(1.0)
+    return run_cell(config_from(values), pathlib.Path(directory), progress=False)
+
+
+def _resources(ray: Any, jobs: int) -> dict[str, Any]:
+    total = ray.cluster_resources()
+    options: dict[str, Any] = {"max_retries": _RETRIES, "max_calls": 1}
+    options["retry_exceptions"] = [Interrupted]
+    if total.get("GPU"):
+        return {**options, "num_cpus": 1, "num_gpus": 1}
+    return {**options, "num_cpus": max(int(total["CPU"]) // (jobs or len(ray.nodes())), 1)}
+
+
+def _wait(ray: Any, tasks: dict[Any, Cell], bar: Progress) -> None:
+    waiting = dict(tasks)
+    try:
+        while waiting:
+            ended, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
+            for reference in ended:
+                cell = waiting.pop(reference)
+                try:
+                    reason = ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    reason = fail(cell.directory, sentence(error))
+                bar.done(cell, reason)
+            states = [(cell, store.read(cell.directory)) for cell in waiting.values()]
+            bar.say(
+                "; ".join(
+                    f"{cell.config.method} {record.rounds_done}/{cell.config.rounds}"
+                    for cell, record in states
+                    if record.running
+                )
+            )
+    except BaseException:
+        for reference in waiting:
+            ray.cancel(reference)
+        # Workers save their runs; those that cannot within a minute are ended by Ray.
+        ray.wait(list(waiting), num_returns=len(waiting), timeout=60.0)
+        raise

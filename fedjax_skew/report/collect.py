@@ -1,0 +1,184 @@
+"""From run directories to the cells of a paper's table."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from fedjax_skew.metrics import curves
+from fedjax_skew.report import names, reference, render, tables
+from fedjax_skew.report.reference import Header, Row
+from fedjax_skew.report.store import Record
+from fedjax_skew.report.tables import Cell, Table
+
+Measured = Callable[[Row], tuple[str, str]]
+
+
+class Entry(NamedTuple):
+    """The printed numbers that one run answers, and what is known about the run."""
+
+    rows: tuple[Row, ...]
+    record: Record
+
+
+def cells(entries: Iterable[Entry], measured: Measured) -> dict[tuple[str, str], Cell]:
+    """The measured cells by row and column; a run that is not finished gives an empty one.
+
+    Args:
+        entries: the runs.
+        measured: ``row -> (column, which)``; ``which`` is ``last``, ``best``, ``mean_last_50`` or
+            ``rounds_to_target``.
+    """
+    entries = list(entries)
+    found = {}
+    for entry in entries:
+        for row in entry.rows:
+            column, which = measured(row)
+            if not entry.record.finished:
+                cell = Cell(failure=entry.record.failure)
+            elif which == "rounds_to_target":
+                cell = _rounds_to_target(row, entry, entries)
+            else:
+                # Accuracies and F1 scores are printed in percent.
+                values = entry.record.values(column, which)
+                cell = Cell(values=tuple(100 * v for v in values))
+                if not values:
+                    cell = Cell(failure=f"the run has no {column}")
+            found[row.row, row.column] = cell
+    return found
+
+
+def table(
+    name: str,
+    entries: Sequence[Entry],
+    measured: Measured,
+    *,
+    reported: str,
+    row_marks: Mapping[str, tuple[str, ...]] | None = None,
+    scaled: tuple[str, ...] = (),
+    footnotes: tuple[str, ...] = (),
+) -> Table:
+    """A paper's table with measured cells; columns the paper lacks come last, without its numbers.
+
+    Args:
+        name: one of ``reference.table_names()``.
+        entries: the runs.
+        measured: as for ``cells``.
+        reported: what the measured numbers are.
+        row_marks: sentences about whole rows, by row key.
+        scaled: what was made smaller than in the paper.
+        footnotes: sentences to add to the known inconsistencies of the paper.
+    """
+    found = cells(entries, measured)
+    printed = {(row.row, row.column) for row in reference.load(name)}
+    made = tables.paper_table(
+        name,
+        {key: cell for key, cell in found.items() if key in printed},
+        reported=reported,
+        row_marks=row_marks,
+        scaled=scaled,
+        footnotes=footnotes,
+    )
+    pool = {r.column for e in entries for r in e.rows if measured(r)[0] == "train_accuracy"}
+    made = dataclasses.replace(
+        made,
+        columns=tuple(
+            c._replace(label=f"{c.label} (training pool)") if c.key in pool else c
+            for c in made.columns
+        ),
+    )
+    own = {key: cell for key, cell in found.items() if key not in printed}
+    if not own:
+        return made
+    rows = tuple(h for h in reference.row_headers(name) if any(key[0] == h.key for key in found))
+    added = dict.fromkeys(column for _, column in own)
+    columns = tuple(
+        Header(key, "", f"{names.dataset(key)} (not in the paper)") for key in added
+    )
+    return dataclasses.replace(
+        made,
+        rows=rows,
+        columns=(*made.columns, *columns),
+        cells={**made.cells, **own},
+        row_marks=row_marks or {},
+    )
+
+
+def held_out(made: Table, entries: Sequence[Entry], measured: Measured) -> Table | None:
+    """The same runs by held-out accuracy, where the main table shows the training pool's."""
+    of_pool = [
+        Entry(kept, entry.record)
+        for entry in entries
+        if (kept := tuple(r for r in entry.rows if measured(r)[0] == "train_accuracy"))
+    ]
+    if not of_pool:
+        return None
+    found = cells(of_pool, lambda row: ("accuracy", measured(row)[1]))
+    return dataclasses.replace(
+        made,
+        title=f"{made.title}, held-out test set",
+        columns=tuple(
+            c._replace(label=c.label.replace(" (training pool)", ""))
+            for c in made.columns
+            if any(key[1] == c.key for key in found)
+        ),
+        rows=tuple(r for r in made.rows if any(key[0] == r.key for key in found)),
+        cells=found,
+        caption="The same runs by their accuracy on the test set.",
+        paper_reported="",
+        row_marks={},
+        footnotes=("The paper has no numbers for it.",),
+    )
+
+
+def write(made: Sequence[Table], workdir: str | os.PathLike[str], command: str = "") -> str:
+    """Writes ``table.md``, ``table.csv`` and ``table.tex``, and returns the markdown."""
+    folder = pathlib.Path(workdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    markdown = "\n".join(render.to_markdown(table) for table in made)
+    if command:
+        markdown += f"\nCommand:\n\n    {command}\n"
+    csv = [render.to_csv(table) for table in made]
+    csv[1:] = [text.partition("\n")[2] for text in csv[1:]]
+    for suffix, text in (
+        ("md", markdown),
+        ("csv", "".join(csv)),
+        ("tex", "\n".join(render.to_latex(table) for table in made)),
+    ):
+        # Through a temporary file, so that a reader never sees half a table.
+        temporary = folder / f".table.{suffix}.{os.getpid()}"
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(folder / f"table.{suffix}")
+    return markdown
+
+
+def _rounds_to_target(row: Row, entry: Entry, entries: Sequence[Entry]) -> Cell:
+    """Rounds until FedAvg's last accuracy is reached, or FedAvg's rounds divided by them."""
+    base = next(
+        (
+            e.record
+            for e in entries
+            if any(
+                (r.method, r.dataset, r.partition) == ("fedavg", row.dataset, row.partition)
+                for r in e.rows
+            )
+        ),
+        None,
+    )
+    if base is None or not base.finished:
+        return Cell(failure="its target is FedAvg's accuracy, but FedAvg's run is not finished")
+    total = int(base.summary["rounds"])
+    targets = base.values("accuracy", "last")
+    rounds, values = entry.record.curve("accuracy")
+    reached: list[int | None] = [
+        total if entry.record.path == base.path else curves.rounds_to_target(rounds, v, target)
+        for v, target in zip(values, targets, strict=False)
+    ]
+    numbers = [float(r) for r in reached if r is not None]
+    if row.metric == "speedup":
+        numbers = [total / n for n in numbers]
+    missed = sum(r is None for r in reached)
+    note = f"{missed} of {len(reached)} seeds do not reach the target in {total} rounds."
+    return Cell(values=tuple(numbers), notes=(note,) if missed else ())
+

@@ -1,0 +1,143 @@
+"""Reads run directories: finished, running, stopped, failed, or damaged.
+
+Nothing here writes or locks, so a report may be made while runs go on.
+"""
+
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+from typing import Any
+
+FAILURE = "failure.json"
+_SKIP = ("checkpoints", "tensorboard")
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What is known about one run.
+
+    Attributes:
+        path: its directory.
+        config: ``config.json``; empty before the run began.
+        summary: ``summary.json``; empty before the run ended.
+        lines: ``metrics.jsonl``, whole lines only.
+        failure: why it failed, or empty.
+        running: a process holds the directory.
+    """
+
+    path: pathlib.Path
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    lines: list[dict[str, Any]]
+    failure: str
+    running: bool
+
+    @property
+    def status(self) -> str:
+        """``finished``, ``running``, ``failed``, ``stopped`` or ``new``."""
+        if self.finished:
+            return "finished"
+        if self.running:
+            return "running"
+        if self.failure:
+            return "failed"
+        return "stopped" if self.lines else "new"
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its rounds are done."""
+        return self.summary.get("status") == "finished"
+
+    @property
+    def rounds_done(self) -> int:
+        """Rounds up to the last evaluation."""
+        return int(self.lines[-1]["round"]) if self.lines else 0
+
+    def values(self, column: str, which: str) -> tuple[float, ...]:
+        """One number a seed, for example ``("accuracy", "last")``, of a finished run."""
+        per_seed = self.summary.get(column, {}).get(which, {}).get("per_seed", [])
+        return tuple(float("nan") if v is None else float(v) for v in per_seed)
+
+    def curve(self, column: str) -> tuple[list[int], list[list[float]]]:
+        """Rounds ``[T]`` and values ``[S][T]`` of a column, so far."""
+        lines = [line for line in self.lines if isinstance(line.get(column), list)]
+        values = [[float("nan") if v is None else v for v in line[column]] for line in lines]
+        return [line["round"] for line in lines], [list(seed) for seed in zip(*values, strict=True)]
+
+
+def read(path: str | os.PathLike[str]) -> Record:
+    """Reads one run directory; what is missing or damaged counts as absent."""
+    path = pathlib.Path(path)
+    summary = _json(path / "summary.json")
+    failure = _json(path / FAILURE).get("reason", "")
+    if summary.get("status") == "diverged":
+        failure = summary.get("reason", "diverged")
+    return Record(
+        path=path,
+        config=_json(path / "config.json"),
+        summary=summary if summary.get("status") == "finished" else {},
+        lines=_lines(path / "metrics.jsonl"),
+        failure=failure,
+        running=is_owned(path),
+    )
+
+
+def find(root: str | os.PathLike[str]) -> list[Record]:
+    """All runs below a directory (or the directory itself), sorted by path.
+
+    Raises:
+        ValueError: if the directory does not exist or holds no run.
+    """
+    if not pathlib.Path(root).is_dir():
+        raise ValueError(f"workdir={os.fspath(root)!r} is not a directory.")
+    found = []
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(name for name in below if name not in _SKIP)
+        if "config.json" in files or FAILURE in files:
+            found.append(read(folder))
+            below.clear()
+    if not found:
+        raise ValueError(
+            f"workdir={os.fspath(root)!r} holds no run; a run is a directory with a config.json."
+        )
+    return found
+
+
+def is_owned(path: str | os.PathLike[str]) -> bool:
+    """Whether a process holds the run directory."""
+    try:
+        with open(pathlib.Path(path) / ".lock") as f:
+            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _json(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Lines up to the first torn one; a run may be writing the last of them."""
+    try:
+        texts = path.read_text().splitlines()
+    except (OSError, ValueError):
+        return []
+    lines: list[dict[str, Any]] = []
+    for text in texts:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            break
+        if not isinstance(line, dict) or "round" not in line:
+            break
+        lines.append(line)
+    return lines
