@@ -152,7 +152,7 @@ def make_client(
     num_samples = data.offsets[item.seed, item.client + 1] - offset
     size = work.facts.batch_size
 
-    def fold(fn, init, key=None):
+    def fold(fn, init, key=None, batches=0):
         def body(b, carry):
             position = b * size + jnp.arange(size)
             where = position < num_samples
@@ -163,7 +163,8 @@ def make_client(
             new = fn(carry, Batch(data.x[ids], data.labels[ids], where))
             return trees.select(b * size < num_samples, new, carry)
 
-        return jax.lax.fori_loop(0, batch_trips, body, init)
+        trips = jnp.minimum(batch_trips, batches) if batches else batch_trips
+        return jax.lax.fori_loop(0, trips, body, init)
 
     def sample_class(key, c, size):
         first = jnp.cumsum(counts)[c] - counts[c]

@@ -106,9 +106,9 @@ class Client:
         key: PRNG key of (seed, round, client).
         kept: this method's state kept by the client.
         server: this method's server state, as broadcast.
-        fold: ``fold(fn, init, key=None)`` runs ``carry = fn(carry, batch)`` once over the client's
-            data, sorted by class or shuffled by ``key``, without augmentation; padded batches leave
-            the carry as it is.
+        fold: ``fold(fn, init, key=None, batches=0)`` runs ``carry = fn(carry, batch)`` once over
+            the client's data, sorted by class or shuffled by ``key``, without augmentation; padded
+            batches leave the carry as it is. A positive number of ``batches`` stops it earlier.
         sample_class: ``sample_class(key, c, size)`` draws a ``Batch`` of this client's samples of
             class ``c`` with replacement; ``where`` is False if it has none.
     """

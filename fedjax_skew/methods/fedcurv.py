@@ -2,10 +2,10 @@
 
 A client pays ``lam * sum_j (w - y_j)' diag(F_j) (w - y_j)`` for every other client ``j`` seen so
 far, with ``y_j`` the model and ``F_j`` the Fisher information it last uploaded. The sum over
-clients is a quadratic, so the server keeps its three coefficients and each client its own part,
-to be subtracted.
+clients is a quadratic, so the server keeps its three coefficients and each client its own part, to
+be subtracted.
 
-``F`` is the mean over the client's samples of squared gradients of the log-likelihood at its
+``F`` is the mean over samples of the client of squared gradients of the log-likelihood at its
 labels, in evaluation mode. ``fisher="batch"`` squares the mean gradients of mini-batches instead,
 as published re-implementations do; it is smaller by up to the batch size.
 """
@@ -41,15 +41,18 @@ class Quadratic(NamedTuple):
     constant: jax.Array
 
 
-def fedcurv(*, lam: float = 1.0, fisher: str = "sample") -> Method:
+def fedcurv(*, lam: float = 1.0, fisher: str = "sample", fisher_samples: int = 500) -> Method:
     """Clients keep parameters that matter to other clients, by their Fisher information.
 
     Args:
         lam: weight of the penalty; training needs ``lr * lam * F`` well below 1.
         fisher: ``"sample"`` or ``"batch"`` gradients are squared.
+        fisher_samples: random samples of a client that its Fisher information is estimated on,
+            rounded up to whole batches; 0 takes all of them.
     """
     checks.at_least("fedcurv", "lam", lam, 0)
     checks.choice("fedcurv", "fisher", fisher, ("sample", "batch"))
+    checks.at_least("fedcurv", "fisher_samples", fisher_samples, 0, whole=True)
 
     def init(setup):
         zero = trees.zeros(setup.params)
@@ -66,7 +69,7 @@ def fedcurv(*, lam: float = 1.0, fisher: str = "sample") -> Method:
         )
 
     def finish(client, result):
-        square = _fisher(client, result, fisher)
+        square = _fisher(client, result, fisher, fisher_samples)
         linear = jax.tree.map(jnp.multiply, square, result.params)
         own = Quadratic(square, linear, trees.dot(linear, result.params))
         return Upload(own, summed=trees.subtract(own, client.kept))
@@ -80,8 +83,8 @@ def fedcurv(*, lam: float = 1.0, fisher: str = "sample") -> Method:
     )
 
 
-def _fisher(client: Client, result: LocalResult, kind: str) -> PyTree:
-    """Diagonal Fisher information of the local model on the client's data."""
+def _fisher(client: Client, result: LocalResult, kind: str, samples: int) -> PyTree:
+    """Diagonal Fisher information of the local model on some of the client's samples."""
 
     def loss(params, batch):
         outputs, _ = client.model.apply(params, result.stats, batch.x, where=batch.where)
@@ -109,11 +112,12 @@ def _fisher(client: Client, result: LocalResult, kind: str) -> PyTree:
         total, _ = jax.lax.scan(add, total, _cut(batch, rows))
         return total, number + jnp.sum(batch.where)
 
+    # Shuffled, because the stored order is by class.
+    key = jax.random.fold_in(client.key, 0)
+    batches = -(-samples // client.facts.batch_size)
     init = trees.zeros(result.params), jnp.float32(0)
-    if kind == "batch":  # Shuffled, because the stored order is by class.
-        total, number = client.fold(of_batch, init, jax.random.fold_in(client.key, 0))
-    else:
-        total, number = client.fold(of_samples, init)
+    step = of_batch if kind == "batch" else of_samples
+    total, number = client.fold(step, init, key, batches)
     return trees.scale(1.0 / jnp.maximum(number, 1), total)
 
 

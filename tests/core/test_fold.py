@@ -15,7 +15,7 @@ def test_a_fold_visits_every_sample_once_in_stored_or_shuffled_order(tiny_config
     offsets = np.asarray(data.offsets[0])
     size = int(offsets[3] - offsets[2])
 
-    def visited(key):
+    def visited(key, batches=0):
         item = Item(jnp.int32(0), jnp.int32(2), jnp.int32(1))
         work = problem.phases[0].work.local
         client = make_client(work, data, sent, None, item, jnp.int32(0), jnp.int32(40))
@@ -25,12 +25,13 @@ def test_a_fold_visits_every_sample_once_in_stored_or_shuffled_order(tiny_config
             at = jnp.where(batch.where, count + jnp.arange(8), 400)
             return seen.at[at].set(batch.x[:, 0], mode="drop"), count + batch.where.sum()
 
-        return client.fold(record, (jnp.zeros(400), jnp.int32(0)), key)
+        return client.fold(record, (jnp.zeros(400), jnp.int32(0)), key, batches)
 
     stored, count = jax.jit(lambda: visited(None))()
     shuffled, again = jax.jit(visited)(jax.random.key(3))
+    _, few = jax.jit(lambda: visited(None, 2))()
     expected = np.asarray(data.x)[np.asarray(data.order)[0, offsets[2] : offsets[3]], 0]
-    assert int(count) == int(again) == size
+    assert int(count) == int(again) == size and int(few) == min(size, 16)
     np.testing.assert_array_equal(stored[:size], expected)
     np.testing.assert_array_equal(np.sort(shuffled[:size]), np.sort(expected))
     assert (np.asarray(shuffled[:size]) != expected).any()
