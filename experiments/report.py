@@ -1,0 +1,35 @@
+"""Turns any set of runs into one self-contained HTML page.
+
+    python -m experiments.report --workdir=runs --output=report.html
+
+Takes every run below the directory, also those that still go on, stopped or failed.
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+from experiments import app
+from fedjax_skew.core import rundir
+from fedjax_skew.report import html, store
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Directory with runs anywhere below it.")
+_OUTPUT = flags.DEFINE_string("output", None, "The page; default <workdir>/report.html.")
+_TITLE = flags.DEFINE_string("title", None, "Heading; default the directory's name.")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Reads the runs and writes the page."""
+    if not _WORKDIR.value:
+        raise ValueError("workdir is not set; name the directory of the runs with --workdir=DIR.")
+    workdir = pathlib.Path(_WORKDIR.value)
+    records = store.find(workdir)
+    output = pathlib.Path(_OUTPUT.value or workdir / "report.html")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    rundir.write_text(output, html.page(records, _TITLE.value or workdir.resolve().name))
+    print(f"{len(records)} runs in {output} ({output.stat().st_size / 1e6:.1f} MB)")
+
+
+if __name__ == "__main__":
+    app.run(main)
