@@ -8,6 +8,7 @@ import signal
 import time
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -53,6 +54,7 @@ def train_and_evaluate(
     *,
     dataset: Dataset | None = None,
     method: Method | None = None,
+    module: nn.Module | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Runs a configuration to its end, or goes on where ``workdir`` stopped.
@@ -62,6 +64,7 @@ def train_and_evaluate(
         workdir: directory of the run; see the README for its files.
         dataset: used in place of ``config.dataset``.
         method: used in place of ``config.method``, for one that is not registered.
+        module: used in place of ``config.model``; see ``core.problem.build``.
         progress: show a progress bar.
 
     Returns:
@@ -73,7 +76,7 @@ def train_and_evaluate(
         Interrupted: on SIGTERM or Ctrl-C, after saving.
     """
     workdir = pathlib.Path(workdir)
-    problem = build(config, dataset=dataset, method=method)
+    problem = build(config, dataset=dataset, method=method, module=module)
     with rundir.owned(workdir):
         rundir.check_config(workdir, config.to_dict())
         finished = _finished(workdir, config)

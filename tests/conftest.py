@@ -11,6 +11,9 @@ os.environ.setdefault(
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import pathlib
+import tempfile
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +24,13 @@ from fedjax_skew.core.mesh import replicate
 from fedjax_skew.core.problem import build, initial_state, next_phase
 from fedjax_skew.core.round import run_rounds
 from fedjax_skew.data.source import Dataset
+
+
+def pytest_configure(config):
+    """Tests of one session share compiled programs, also between parallel workers."""
+    session = os.environ.setdefault("FEDJAX_SKEW_TEST_SESSION", tempfile.mkdtemp())
+    jax.config.update("jax_compilation_cache_dir", str(pathlib.Path(session) / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def _blobs() -> Dataset:

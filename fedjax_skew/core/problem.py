@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -68,6 +69,7 @@ def build(
     *,
     dataset: source.Dataset | None = None,
     method: Method | None = None,
+    module: nn.Module | None = None,
 ) -> Problem:
     """Checks the configuration, loads and divides the data, and makes the pure functions.
 
@@ -75,6 +77,8 @@ def build(
         config: see ``fedjax_skew.config.default_config``.
         dataset: used in place of ``config.dataset``.
         method: used in place of ``config.method``, for one that is not registered.
+        module: used in place of ``config.model``: a flax module whose call ``(x, *, train, where)``
+            gives ``(logits, features)`` and whose last layer is named ``head``.
     """
     method = check(config, method)
     dataset = source.validate(dataset) if dataset else load_dataset(config)
@@ -99,7 +103,7 @@ def build(
     )
     if config.batch_norm == "local":
         method = compose([method, local_statistics()])
-    phases = _phases(config, facts, method, make_model(config, dataset, method))
+    phases = _phases(config, facts, method, make_model(config, dataset, method, module))
     return Problem(config, dataset, partitions, data, seeds, phases)
 
 
@@ -135,19 +139,25 @@ def divide(config: ml_collections.ConfigDict, dataset: source.Dataset, seed: int
     )
 
 
-def make_model(config: ml_collections.ConfigDict, dataset: source.Dataset, method: Method) -> Model:
-    """The configured model with what the method needs of it."""
+def make_model(
+    config: ml_collections.ConfigDict,
+    dataset: source.Dataset,
+    method: Method,
+    module: nn.Module | None = None,
+) -> Model:
+    """The configured model with what the method needs of it, or the given module."""
     dtype = jnp.dtype(config.compute_dtype)
-    module = models.build(
-        config.model,
-        dataset.num_classes,
-        projection=method.projection,
-        head_bias=method.head_bias,
-        norm="group" if config.batch_norm == "group" else "batch",
-        conv=config.conv,
-        dtype=dtype,
-        remat=config.remat,
-    )
+    if module is None:
+        module = models.build(
+            config.model,
+            dataset.num_classes,
+            projection=method.projection,
+            head_bias=method.head_bias,
+            norm="group" if config.batch_norm == "group" else "batch",
+            conv=config.conv,
+            dtype=dtype,
+            remat=config.remat,
+        )
     return from_module(module, normalizer(dataset.mean, dataset.std, dtype))
 
 

@@ -45,8 +45,7 @@ def permute(
     """
     n = jnp.asarray(n).astype(jnp.uint32)
     side = _side(n)
-    salt = jnp.asarray(epoch).astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
-    round_keys = _mix(jax.random.bits(key, (_ROUNDS,), jnp.uint32) + salt)
+    round_keys = _round_keys(key, epoch)
 
     def network(x):
         left, right = x // side, x % side
@@ -54,6 +53,23 @@ def permute(
             left, right = right, (left + _mix(right ^ round_keys[r]) % side) % side
         return left * side + right
 
-    x = network(positions.astype(jnp.uint32) % n)
-    x = jax.lax.while_loop(lambda x: jnp.any(x >= n), lambda x: jnp.where(x >= n, network(x), x), x)
+    # Every position takes one pass, then more until it is inside; one loop holds both.
+    def step(carry):
+        x, inside = carry
+        x = jnp.where(inside, x, network(x))
+        return x, x < n
+
+    positions = positions.astype(jnp.uint32) % n
+    outside = jnp.zeros(positions.shape, bool)
+    x, _ = jax.lax.while_loop(lambda c: ~jnp.all(c[1]), step, (positions, outside))
     return x.astype(jnp.int32)
+
+
+def _round_keys(key: jax.Array, epoch: jax.Array | int) -> list[jax.Array]:
+    """Words for the network, mixed from the key's own: a PRNG call would cost more than it adds."""
+    words = jax.random.key_data(key).astype(jnp.uint32)
+    salt = _mix(jnp.asarray(epoch).astype(jnp.uint32) + jnp.uint32(0x9E3779B9))
+    seed = salt
+    for i in range(words.shape[-1]):
+        seed = _mix(seed ^ words[i])
+    return [_mix(seed + jnp.uint32((r + 1) * 0x85EBCA6B % 2**32)) for r in range(_ROUNDS)]

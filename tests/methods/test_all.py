@@ -1,0 +1,114 @@
+"""What holds for every method: finite, resumable, independent of the number of devices.
+
+Tiny sizes everywhere, because almost all of the time is compilation.
+"""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_skew import methods
+from fedjax_skew.core import checkpoint
+from fedjax_skew.core.evaluate import batches, evaluate
+from fedjax_skew.core.mesh import replicate
+from fedjax_skew.core.problem import build, initial_state, next_phase
+from fedjax_skew.core.round import run_rounds
+from fedjax_skew.data import source
+from fedjax_skew.models.norm import Norm
+
+# Server-side loops are shortened; what they do is tested beside each method.
+SHORT = {
+    "ccvr": {"samples_per_class": 8, "epochs": 1},
+    "creff": {"ipc": 4, "match_steps": 2, "crt_epochs": 1, "sample_size": 4, "repeats": 1},
+    "fedbe": {"num_models": 2, "epochs": 1, "batch_size": 8, "swa_start": 1, "swa_every": 1},
+    "fedconcat": {"num_clusters": 2, "encoder_rounds": 2},
+    "feddf": {"steps": 3, "batch_size": 8},
+    "fedgen": {"generator_steps": 2, "hidden": 8, "noise_dim": 4, "batch_size": 4},
+    "fedic": {"finetune_steps": 2, "calibrate_steps": 2, "distill_steps": 2},
+    "fedlc_lt": {"steps": 2, "batch_size": 8},
+}
+ROUNDS = 3
+
+
+class Tiny(nn.Module):
+    """The smallest model with BatchNorm."""
+
+    @nn.compact
+    def __call__(self, x, *, train, where=None):
+        x = nn.Dense(8)(x.reshape(x.shape[0], -1))
+        x = nn.relu(Norm("batch", name="norm")(x, train=train, where=where))
+        return nn.Dense(4, name="head")(x), x
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return source.load("synthetic(1,1)", num_clients=6)
+
+
+def run(problem, through=None):
+    """All rounds, and the scores; ``through`` is applied to the state after the first round."""
+    mesh = problem.phases[0].work.mesh
+    data, keys = replicate((problem.data, problem.keys), mesh)
+    dataset = problem.dataset
+    tests = (batches(dataset.x_test, dataset.y_test, 50, mesh.devices.size),)
+    state = replicate(initial_state(problem), mesh)
+    for phase in problem.phases:
+        fn = jax.jit(
+            functools.partial(run_rounds, phase.work, ROUNDS), out_shardings=state.round.sharding
+        )
+        if through and phase.first == 0:
+            state, _ = fn(state, data, keys, jnp.int32(1))
+            state = through(state)
+        state, report = fn(state, data, keys, jnp.int32(phase.last))
+        assert int(state.round) == phase.last, "stopped early: a result is not finite"
+        if phase is not problem.phases[-1]:
+            state = replicate(next_phase(problem, phase, state), mesh)
+    score = jax.jit(functools.partial(evaluate, phase.work))
+    (scores,) = score(state, data, keys, tests, jnp.bool_(True))
+    return state, scores
+
+
+def assert_close(a, b, tolerance):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        scale = 1.0 + np.abs(x).max(initial=0.0)
+        np.testing.assert_allclose(x / scale, y / scale, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "problem_name", ["images", pytest.param("synthetic", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("name", sorted(methods.REGISTRY))
+def test_every_method(name, problem_name, tiny_config, images, synthetic, tmp_path):
+    on_images = problem_name == "images"
+    dataset = images if on_images else synthetic
+    method = methods.build(name)
+    changes = {
+        "method": name,
+        "rounds": ROUNDS,
+        "participation": 0.5,
+        "num_seeds": 2,
+        "local_epochs": 0,
+        "local_steps": 2,
+        "client_lr": 0.02,
+        "hparams": {name: SHORT.get(name, {})},
+        "partition": "dirichlet(beta=0.5,min_size=4)" if on_images else "natural",
+        "server_data__labelled": 0.05 if method.labelled else 0.0,
+        "server_data__unlabelled": 0.1 if method.unlabelled else 0.0,
+    }
+    make = functools.partial(build, dataset=dataset, module=Tiny() if on_images else None)
+
+    def through_a_checkpoint(state):
+        checkpoint.save(tmp_path, 1, state, keep=1)
+        return checkpoint.restore(tmp_path, lambda round_: state)[1]
+
+    whole, scores = run(make(tiny_config(**changes)), through_a_checkpoint)
+    assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(whole.params))
+    assert np.isfinite(scores.loss).all()
+    spread, spread_scores = run(make(tiny_config(**changes, num_devices=4)))
+    assert_close(whole.params, spread.params, 2e-3)
+    assert_close(scores.loss, spread_scores.loss, 2e-2)
