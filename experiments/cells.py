@@ -213,6 +213,8 @@ def _differences(cell: Cell) -> dict[str, tuple[str, str]]:
         for name, value in values.items():
             if before.get(method, {}).get(name) != value:
                 found[f"{method}'s {name}"] = (_say(before[method][name]), _say(value))
+    if cell.config.eval_every <= cell.full.eval_every:
+        found.pop("eval_every", None)  # Looking more often takes nothing away.
     if "num_seeds" in found:
         found = {"seeds" if k == "num_seeds" else k: v for k, v in found.items()}
     return found

@@ -105,6 +105,11 @@ def table(
     )
 
 
+def beside(cell: Cell, row: Row | None) -> Cell:
+    """A measured cell with the paper's number, if it has one."""
+    return dataclasses.replace(cell, paper=row.value, paper_std=row.std) if row else cell
+
+
 def held_out(made: Table, entries: Sequence[Entry], measured: Measured) -> Table | None:
     """The same runs by held-out accuracy, where the main table shows the training pool's."""
     of_pool = [

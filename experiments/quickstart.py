@@ -1,0 +1,102 @@
+"""Trains three methods on skewed synthetic data and compares them with FedLC's paper.
+
+    python -m experiments.quickstart
+
+Needs no download and takes a minute or two on two cores. Writes ``table.md``, ``curves.png`` and
+one directory a method to ``runs/quickstart``; the same command goes on where it was stopped.
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+import tqdm
+from absl import flags
+
+from configs import quickstart, tables
+from configs.fedlc import recipe
+from experiments import app
+from experiments.cells import Cell, scaled_sentences
+from experiments.executor import run_cell
+from fedjax_skew.report import collect, figures, names, reference, style
+from fedjax_skew.report.reference import Header
+from fedjax_skew.report.tables import Table
+
+_WORKDIR = flags.DEFINE_string("workdir", "runs/quickstart", "Where results go.")
+_METHODS = flags.DEFINE_list("methods", ["fedavg", "fedrs", "fedlc"], "What is compared.")
+_ROUNDS = flags.DEFINE_integer("rounds", 0, "Rounds in place of the configuration's.")
+_SEEDS = flags.DEFINE_integer("seeds", 0, "Seeds in place of the configuration's.")
+
+_NOTES = (
+    "FedLC: a class that a client lacks counts as one sample (hparams.fedlc.min_count=1); the "
+    "paper does not say how it treats such classes.",
+)
+TABLE, COLUMN = "fedlc/table4", "synthetic synthetic(1,1)"
+
+
+def cells(methods: Sequence[str], workdir: str, rounds: int = 0, seeds: int = 0) -> list[Cell]:
+    """One cell a method, with the recipe of the paper's table beside it."""
+    printed = {row.row: row for row in reference.load(TABLE) if row.column == COLUMN}
+    found = []
+    for method in methods:
+        config = quickstart.get_config()
+        config.method = method
+        config.rounds = rounds or config.rounds
+        config.num_seeds = seeds or config.num_seeds
+        row = printed.get(method, printed["fedavg"]._replace(method=method, row=method))
+        full = recipe.config(row)
+        full.hparams = config.hparams
+        found.append(Cell(tables.Run(config, (row,)), full, pathlib.Path(workdir) / method))
+    return found
+
+
+def table(chosen: Sequence[Cell]) -> Table:
+    """The measured numbers, with the paper's where it has the method."""
+    entries = [collect.Entry(cell.run.rows, cell.record()) for cell in chosen]
+    measured = collect.cells(entries, recipe.measured)
+    paper = {row.row: row for row in reference.load(TABLE) if row.column == COLUMN}
+    methods = [cell.config.method for cell in chosen]
+    rows = tuple(Header(method, "", names.method(method)) for method in methods)
+    full = {
+        (row.key, COLUMN): collect.beside(measured[row.key, COLUMN], paper.get(row.key))
+        for row in rows
+    }
+    return Table(
+        title="Quick start: Synthetic(1,1)",
+        rows=rows,
+        columns=(Header(COLUMN, "", "accuracy"),),
+        cells=full,
+        caption="Logistic regression, 100 clients, beside FedLC's Table 4 (ICML 2022).",
+        reported="last",
+        paper_reported="last",
+        scaled=scaled_sentences(chosen),
+        footnotes=_NOTES if "fedlc" in methods else (),
+    )
+
+
+def curves(chosen: Sequence[Cell]) -> dict[str, tuple]:
+    """Test accuracy over rounds by method, in percent."""
+    found = {}
+    for cell in chosen:
+        rounds, values = cell.record().curve("accuracy")
+        if rounds:
+            percent = [[100 * v for v in seed] for seed in values]
+            found[names.method(cell.config.method)] = (rounds, percent)
+    return found
+
+
+def main(argv: Sequence[str]) -> None:
+    """Trains, prints and draws."""
+    chosen = cells(_METHODS.value, _WORKDIR.value, _ROUNDS.value, _SEEDS.value)
+    for cell in tqdm.tqdm(chosen, desc="methods", unit="method"):
+        if not cell.record().finished:
+            run_cell(cell.config, cell.directory, progress=True)
+    print(collect.write([table(chosen)], _WORKDIR.value))
+    drawn = curves(chosen)
+    if drawn:
+        stem = pathlib.Path(_WORKDIR.value) / "curves"
+        png, _ = style.save(figures.curves({"Synthetic(1,1)": drawn}), stem)
+        print(f"Table and curves are in {_WORKDIR.value}/table.md and {png}.")
+
+
+if __name__ == "__main__":
+    app.run(main)
