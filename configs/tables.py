@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -90,14 +91,40 @@ def fingerprint(config: ml_collections.ConfigDict) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def runs(table: str, make: Callable[[Row], ml_collections.ConfigDict]) -> list[Run]:
-    """All runs of a table in printed order; rows with the same configuration share one."""
+def runs(
+    table: str, make: Callable[[Row], ml_collections.ConfigDict], beyond: Sequence[Row] = ()
+) -> list[Run]:
+    """All runs of a table in printed order; rows with the same configuration share one.
+
+    Args:
+        table: its name, ``"fedvls/table1"``.
+        make: the paper's recipe.
+        beyond: rows that the paper does not print; see ``another_column``.
+    """
     found: dict[str, Run] = {}
-    for row in reference.load(table):
+    for row in (*reference.load(table), *beyond):
         run = Run(make(row), (row,))
         earlier = found.get(run.name)
         found[run.name] = Run(earlier.config, (*earlier.rows, row)) if earlier else run
     return list(found.values())
+
+
+def another_column(table: str, like: str, dataset: str, model: str) -> list[Row]:
+    """A column that the paper does not print: one that it does, with another data set.
+
+    Args:
+        table: its name.
+        like: the column to start from.
+        dataset: the other data set, which also names the column.
+        model: its network.
+    """
+    return [
+        row._replace(
+            dataset=dataset, model=model, column=dataset, value=math.nan, std=None, printed=""
+        )
+        for row in reference.load(table)
+        if row.column == like
+    ]
 
 
 def get_config(table_runs: Sequence[Run], arg: str) -> ml_collections.ConfigDict:

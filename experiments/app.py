@@ -10,6 +10,7 @@ from typing import NoReturn
 import jax
 from absl import app, flags, logging
 
+import configs
 from fedjax_skew.config import default_config
 from fedjax_skew.errors import unknown
 from fedjax_skew.train import Diverged, Interrupted
@@ -67,19 +68,29 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
 def _parse(argv: Sequence[str]) -> list[str]:
     """absl's parser; a wrong flag or configuration field ends in one sentence."""
-    for arg in argv:
-        path = arg.removeprefix("--config=").split(":")[0]
-        if arg.startswith("--config=") and not pathlib.Path(path).is_file():
+    argv = list(argv)
+    for place, arg in enumerate(argv):
+        if not arg.startswith("--config="):
+            continue
+        path, colon, rest = arg.removeprefix("--config=").partition(":")
+        if not config_path(path).is_file():
             _end(
                 f"config={path!r} is not a file; name a file such as configs/quickstart.py.",
                 EXIT_BAD_INPUT,
             )
+        argv[place] = f"--config={config_path(path)}{colon}{rest}"
     try:
-        return flags.FLAGS(list(argv))
+        return flags.FLAGS(argv)
     except Exception as error:  # Whatever a configuration file raises is the user's to mend.
         message = str(_wrong_field(argv) or error)
         # ml_collections quotes the traceback of a configuration file; its last line says it all.
         _end(message.rsplit("Error: ", 1)[-1], EXIT_BAD_INPUT)
+
+
+def config_path(path: str) -> pathlib.Path:
+    """The file itself, or the one of that name that was installed with the package."""
+    installed = pathlib.Path(configs.__file__).parent.parent / path
+    return pathlib.Path(path) if pathlib.Path(path).is_file() else installed
 
 
 def _wrong_field(argv: Sequence[str]) -> ValueError | None:

@@ -226,7 +226,7 @@ def _say(value: Any) -> str:
 
 def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
     """What a reader must know about a method, by row: the server's data it trains on."""
-    marks = {}
+    marks: dict[str, tuple[str, ...]] = {}
     for cell in cells:
         method = methods.build(cell.config.method, used_hparams(cell.config))
         kinds = [kind for kind in ("labelled", "unlabelled") if getattr(method, kind)]
@@ -245,7 +245,7 @@ def _chosen(table: str, unstated: Iterable[str]) -> tuple[str, ...]:
 
 def _machines(entries: Iterable[collect.Entry]) -> tuple[str, ...]:
     """One sentence about what computed the finished cells."""
-    found = {}
+    found: dict[str, float] = {}
     for entry in entries:
         if entry.record.finished:
             device = entry.record.summary.get("device", {})

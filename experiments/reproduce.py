@@ -46,12 +46,13 @@ def main(argv: Sequence[str]) -> None:
     if _LIST.value:
         print(dry_run.listing())
         return
-    for name, value in (("table", _TABLE.value), ("workdir", _WORKDIR.value)):
-        if not value:
-            raise ValueError(f"{name} is not set; --list shows all tables with their commands.")
+    table, workdir = _TABLE.value, _WORKDIR.value
+    if not table or not workdir:
+        name = "workdir" if table else "table"
+        raise ValueError(f"{name} is not set; --list shows all tables with their commands.")
     chosen = cells.plan(
-        _TABLE.value,
-        _WORKDIR.value,
+        table,
+        workdir,
         only=_ONLY.value,
         scale=_SCALE.value,
         seeds=_SEEDS.value,
@@ -60,7 +61,7 @@ def main(argv: Sequence[str]) -> None:
         data_dir=_DATA_DIR.value,
     )
     if _DRY_RUN.value:
-        print(dry_run.describe(_TABLE.value, chosen))
+        print(dry_run.describe(table, chosen))
         return
     elsewhere = _PARALLEL.value == "runs" or _EXECUTOR.value == "ray"
     if elsewhere:  # The accelerators belong to the processes that compute.
@@ -74,14 +75,14 @@ def main(argv: Sequence[str]) -> None:
         stopped = str(error) or "Stopped."
     finally:
         bar.close()
-    print(collect.write(cells.build_table(_TABLE.value, chosen), _WORKDIR.value, command()))
+    print(collect.write(cells.build_table(table, chosen), workdir, command()))
     records = [cell.record() for cell in chosen]
     failed = sum(record.status == "failed" for record in records)
     finished = sum(record.finished for record in records)
     summary = f"{finished} of {len(chosen)} cells are finished, {failed} failed"
     if stopped:
         raise Interrupted(f"{stopped} {summary}; the same command goes on from there.")
-    print(f"{summary}; the table is in {_WORKDIR.value}/table.md, .csv and .tex.")
+    print(f"{summary}; the table is in {workdir}/table.md, .csv and .tex.")
     if failed:
         sys.exit(1)
 
