@@ -104,8 +104,10 @@ def runs(
     found: dict[str, Run] = {}
     for row in (*reference.load(table), *beyond):
         run = Run(make(row), (row,))
-        earlier = found.get(run.name)
-        found[run.name] = Run(earlier.config, (*earlier.rows, row)) if earlier else run
+        name = run.name
+        if name in found:
+            run = Run(found[name].config, (*found[name].rows, row))
+        found[name] = run
     return list(found.values())
 
 
@@ -188,7 +190,7 @@ def select(table_runs: Sequence[Run], wanted: Mapping[str, Sequence[str]]) -> li
 
 def start(row: Row) -> ml_collections.ConfigDict:
     """The default configuration with what a printed row says: method, data, model, partition."""
-    config = default_config()
+    config = _defaults().copy_and_resolve_references()
     config.method = row.method
     if row.dataset == "synthetic":
         config.dataset.name, config.partition = row.partition, "natural"
@@ -213,8 +215,13 @@ def column(row: Row) -> str:
 
 
 @functools.cache
+def _defaults() -> ml_collections.ConfigDict:
+    return default_config()
+
+
+@functools.cache
 def _plain() -> dict[str, Any]:
-    return flat(default_config())
+    return flat(_defaults())
 
 
 def flat(config: ml_collections.ConfigDict) -> dict[str, Any]:
