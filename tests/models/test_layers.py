@@ -30,7 +30,7 @@ SHAPES = {
 }
 
 
-def _modules(name, impls=("patches", "xla")):
+def _modules(name, impls):
     """Returns flax's layer, ours in each implementation, and an input."""
     channels, features, kernel, strides, padding, groups = SHAPES[name]
     options = dict(strides=strides, padding=padding, feature_group_count=groups)
@@ -41,7 +41,9 @@ def _modules(name, impls=("patches", "xla")):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_conv_equals_flax_in_value_and_gradient(name):
-    *modules, x = _modules(name)
+    # Nothing but the padding is ours in "xla": two shapes are enough for it.
+    both = name in ("3x3 uneven padding", "depthwise strided")
+    *modules, x = _modules(name, ["patches", "xla"] if both else ["patches"])
     variables = modules[0].init(KEY, x)
 
     # Compiling is what this test would spend its time on.
