@@ -116,9 +116,9 @@ def scaling(turns: int) -> dict[str, dict[int, float]]:
             local_steps=5,
         )
         found["clients_per_round"][cohort] = _seconds(problem, turns)
-    from fedjax_skew.data.source import Dataset
-    from fedjax_skew.core.problem import build
     from experiments.bench.workloads import make_config
+    from fedjax_skew.core.problem import build
+    from fedjax_skew.data.source import Dataset
 
     for clients in (100, 10_000, 1_000_000):
         rng = np.random.default_rng(0)

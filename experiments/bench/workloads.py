@@ -132,5 +132,5 @@ def flops_per_sample(problem: Problem) -> float:
         outputs, _ = model.apply(params, stats, x, train=True)
         return cross_entropy(outputs.logits, labels).mean()
 
-    compiled = jax.jit(jax.grad(loss)).lower(params, stats).compile()
+    compiled: Any = jax.jit(jax.grad(loss)).lower(params, stats).compile()
     return compiled.cost_analysis()["flops"] / len(x)

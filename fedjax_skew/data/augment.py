@@ -4,7 +4,6 @@ Every function is pure, keeps shapes and dtype, and draws for each image on its 
 ``[B, H, W, C]`` as the dataset stores it; normalisation comes after augmentation.
 """
 
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +24,6 @@ _NAMES = {
 def names() -> dict[str, str]:
     """Returns every augmentation with one line about it."""
     return dict(_NAMES)
-
-
-def normalize(x: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
-    """Returns ``(x / 255 - mean) / std`` in float32.
-
-    Args:
-        x: uint8 images ``[..., C]``.
-        mean: mean of ``x / 255`` in each channel.
-        std: standard deviation of ``x / 255`` in each channel.
-    """
-    scale = 1 / (255 * jnp.asarray(std, jnp.float32))
-    return x.astype(jnp.float32) * scale - jnp.asarray(mean, jnp.float32) * 255 * scale
 
 
 def random_crop(x: Array, key: Array, padding: int = 4) -> Array:

@@ -1,7 +1,7 @@
 """Methods by name. A new method is one module here and one line in ``REGISTRY``.
 
-A builder is a function with keyword-only hyper-parameters that returns a ``Method``; the defaults of
-its signature are the defaults of ``config.hparams.<method>``.
+A builder is a function with keyword-only hyper-parameters that returns a ``Method``; the defaults
+of its signature are the defaults of ``config.hparams.<method>``.
 """
 
 import inspect

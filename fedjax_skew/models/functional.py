@@ -70,7 +70,7 @@ def from_module(module: nn.Module, normalize: Callable[[jax.Array], jax.Array]) 
 def normalizer(
     mean: tuple[float, ...], std: tuple[float, ...], dtype: jnp.dtype = jnp.float32
 ) -> Callable[[jax.Array], jax.Array]:
-    """Maps stored samples to model input: ``(x / 255 - mean) / std`` for uint8, a cast otherwise."""
+    """Maps stored samples to model input: ``(x / 255 - mean) / std`` of uint8, else a cast."""
 
     def normalize(x: jax.Array) -> jax.Array:
         if x.dtype != jnp.uint8:

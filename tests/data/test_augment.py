@@ -11,13 +11,6 @@ def _images(batch=6, size=12, channels=3, seed=0):
     return rng.integers(0, 256, (batch, size, size, channels), dtype=np.uint8)
 
 
-def test_normalize_is_the_formula():
-    x, mean, std = _images(), (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
-    y = aug.normalize(jnp.asarray(x), mean, std)
-    assert y.dtype == jnp.float32
-    np.testing.assert_allclose(y, (x / 255.0 - mean) / std, rtol=1e-5, atol=1e-5)
-
-
 def test_crop_is_a_window_of_the_padded_image():
     x = _images(batch=40)
     y = np.asarray(jax.jit(aug.random_crop)(x, jax.random.key(0)))

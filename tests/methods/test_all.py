@@ -63,7 +63,7 @@ def run(problem, through=None):
         if through and phase.first == 0:
             state, _ = fn(state, data, keys, jnp.int32(1))
             state = through(state)
-        state, report = fn(state, data, keys, jnp.int32(phase.last))
+        state, _ = fn(state, data, keys, jnp.int32(phase.last))
         assert int(state.round) == phase.last, "stopped early: a result is not finite"
         if phase is not problem.phases[-1]:
             state = replicate(next_phase(problem, phase, state), mesh)
