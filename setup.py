@@ -20,7 +20,8 @@ setup(
     packages=find_packages(include=["fedjax_skew*", "experiments*", "configs*"]),
     package_data={
         "fedjax_skew": ["py.typed"],
-        "fedjax_skew.report": ["reference/*"],
+        "fedjax_skew.report": ["reference/*", "templates/*"],
+        "configs": ["*/README.md"],
     },
     install_requires=[
         "absl-py>=2.1",
@@ -41,7 +42,13 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
-        "test": ["hypothesis>=6.100", "mypy>=1.10", "pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6"],
+        "test": [
+            "hypothesis>=6.100",
+            "mypy>=1.10",
+            "pytest>=8.0",
+            "pytest-xdist>=3.5",
+            "ruff>=0.6",
+        ],
         "prepare": ["tensorflow>=2.16"],
         "bench": ["torch>=2.2"],
         "ray": ["ray>=2.30"],

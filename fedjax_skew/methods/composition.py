@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from fedjax_skew.methods.base import (
     LocalResult,
@@ -123,7 +124,7 @@ def compose(parts: Sequence[Method]) -> Method:
         p = single["loss"]
         return p.loss(_view(view, p.name))
 
-    made = {
+    made: dict[str, Any] = {
         "init": init,
         "term": term,
         "scratch": scratch,
@@ -133,7 +134,7 @@ def compose(parts: Sequence[Method]) -> Method:
         "finish": finish,
         "absorb": absorb,
     }
-    ones = {
+    ones: dict[str, Any] = {
         "loss": loss,
         "step": step,
         "start": for_client("start"),

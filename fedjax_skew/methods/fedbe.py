@@ -79,13 +79,13 @@ def fedbe(
         "swa_every": swa_every,
     }.items():
         checks.positive("fedbe", field, value, whole=True)
-    for field, value in {
+    for field, weight in {
         "spread": spread,
         "alpha": alpha,
         "temperature": temperature,
         "server_lr": server_lr,
     }.items():
-        checks.positive("fedbe", field, value)
+        checks.positive("fedbe", field, weight)
     checks.within("fedbe", "momentum", momentum, 0, 0.9999)
     checks.at_least("fedbe", "weight_decay", weight_decay, 0)
     checks.at_least("fedbe", "swa_start", swa_start, 0, whole=True)
@@ -114,12 +114,12 @@ def fedbe(
         if use_clients:
             teachers.append((rnd.client_params, rnd.client_stats))
             votes.append(taking_part(rnd))
-        teachers = jax.tree.map(lambda *a: jnp.concatenate(a), *teachers)
-        votes = jnp.concatenate(votes)
+        all_teachers = jax.tree.map(lambda *a: jnp.concatenate(a), *teachers)
+        all_votes = jnp.concatenate(votes)
 
         def teach(batch):
-            logits = jax.vmap(lambda p, s: rnd.model.apply(p, s, batch)[0].logits)(*teachers)
-            mean = jnp.tensordot(votes / votes.sum(), jax.nn.softmax(logits), 1)
+            logits = jax.vmap(lambda p, s: rnd.model.apply(p, s, batch)[0].logits)(*all_teachers)
+            mean = jnp.tensordot(all_votes / all_votes.sum(), jax.nn.softmax(logits), 1)
             return jnp.log(jnp.maximum(mean, 1e-30)) / temperature
 
         teacher = lookup(teach, x, steps * batch_size)

@@ -171,7 +171,7 @@ def _average_clusters(rnd: Round) -> ServerResult:
     params = jax.tree.map(lambda p, d: p + divided(d), state["params"], sums["delta"])
     stats = jax.tree.map(averaged, sums["stats"], state["stats"])
     mean = jax.tree.map(lambda a: jnp.mean(a, 0), (params, stats))
-    return ServerResult(*mean, {**state, "params": params, "stats": stats})
+    return ServerResult(mean[0], mean[1], {**state, "params": params, "stats": stats})
 
 
 def _cluster_models(evaluation: Evaluation) -> tuple[PyTree, PyTree]:

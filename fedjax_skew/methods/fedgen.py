@@ -77,13 +77,13 @@ def fedgen(
         "hidden": hidden,
     }.items():
         checks.positive("fedgen", field, value, whole=True)
-    for field, value in {
+    for field, weight in {
         "alpha": alpha,
         "beta": beta,
         "generator_weight_decay": generator_weight_decay,
         "diversity": diversity,
     }.items():
-        checks.at_least("fedgen", field, value, 0)
+        checks.at_least("fedgen", field, weight, 0)
     checks.positive("fedgen", "generator_lr", generator_lr)
     checks.within("fedgen", "decay", decay, 0, 1)
     direction = optax.chain(

@@ -114,8 +114,12 @@ def fedic(
             calibrate, plain, state["calibration"], None, keys[1],
             steps=calibrate_steps, opt_state=state["calibration_opt"],
         )
+        def taught(batch):
+            logits, features, tuned = ensemble(batch)
+            return calibrated(net.params, logits, features, tuned, part)
+
         teacher = lookup(
-            lambda batch: calibrated(net.params, *ensemble(batch), part),
+            taught,
             new_x,
             distill_steps * unlabelled_batch_size,
         )

@@ -12,6 +12,8 @@ rounds, and evaluates the average; training does not see it. The published recip
 learning rate meanwhile, which is left to the schedule.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -82,7 +84,7 @@ def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux)
 
-    method = {"name": name, "step": step}
+    method: dict[str, Any] = {"name": name, "step": step}
     if not swa:
         return Method(**method)
 
