@@ -241,7 +241,7 @@ def _facets(run: Run) -> dict[str, set[str]]:
     """What a run can be selected by, in the paper's words and in the configuration's."""
     c = run.config
     found = {"method": {c.method}, "dataset": {c.dataset.name}, "model": {c.model}}
-    found["partition"] = {c.partition}
+    found["partition"] = set() if c.dataset.name.startswith("synthetic") else {c.partition}
     for row in run.rows:
         found["method"].add(row.method)
         found["dataset"].add(row.dataset)

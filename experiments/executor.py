@@ -9,6 +9,7 @@ import contextlib
 import errno
 import pathlib
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -92,7 +93,7 @@ class Progress:
 
     def __init__(self, cells: Sequence[Cell], weights: dict[str, float], shown: bool = True):
         self.shown, self._weights, self._failed = shown, weights, 0
-        self._total, self._finished = len(cells), 0
+        self._total, self._text = len(cells), ""
         waiting = {cell.run.name for cell in pending(cells)}
         self._finished = sum(cell.run.name not in waiting for cell in cells)
         work = sum(weights[name] for name in waiting)
@@ -114,8 +115,10 @@ class Progress:
             self.write(f"failed: {cell.title}: {reason}")
 
     def say(self, text: str) -> None:
-        """Shows what is running."""
-        self._bar.set_postfix_str(text)
+        """Shows what is running; a file gets only what is news."""
+        if text != self._text or sys.stderr.isatty():
+            self._text = text
+            self._bar.set_postfix_str(text)
 
     def write(self, text: str) -> None:
         """Prints a line above the bar."""

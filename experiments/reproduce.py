@@ -66,13 +66,13 @@ def main(argv: Sequence[str]) -> None:
     elsewhere = _PARALLEL.value == "runs" or _EXECUTOR.value == "ray"
     if elsewhere:  # The accelerators belong to the processes that compute.
         jax.config.update("jax_platforms", "cpu")
-    stopped = ""
+    stopped = False
     bar = executor.Progress(chosen, dry_run.weights(chosen))
     try:
         with executor.stopped_by_signals():
             _run(chosen, bar)
-    except (Interrupted, KeyboardInterrupt) as error:
-        stopped = str(error) or "Stopped."
+    except (Interrupted, KeyboardInterrupt):
+        stopped = True
     finally:
         bar.close()
     print(collect.write(cells.build_table(table, chosen), workdir, command()))
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
     finished = sum(record.finished for record in records)
     summary = f"{finished} of {len(chosen)} cells are finished, {failed} failed"
     if stopped:
-        raise Interrupted(f"{stopped} {summary}; the same command goes on from there.")
+        raise Interrupted(f"Stopped: {summary}; the same command goes on from there.")
     print(f"{summary}; the table is in {workdir}/table.md, .csv and .tex.")
     if failed:
         sys.exit(1)
