@@ -1,14 +1,16 @@
 """FedVLS. Guo et al., Exploring Vacant Classes in Label-Skewed Federated Learning, AAAI 2025.
 
-``L_cal + lam * L_dis + logit_weight * L_logit`` (eq. 6). With the printed weight 1 of ``L_logit``
-training collapses: lowering all logits together lowers that term for ever. The published code
-multiplies it by 0.005, which is the default here. ``lam=0`` or ``logit_weight=0`` leaves a term
-out.
+``L_cal + lam * L_dis + logit_weight * L_logit`` (eq. 6). ``lam=0`` or ``logit_weight=0`` leaves a
+term out. The published code multiplies ``L_logit`` by 0.005, where eq. 6 prints 1, and differs in
+form: it counts a sample's own class as 0 in ``L_logit`` instead of leaving it out, and takes the
+log prior off the logits there; it adds 1e-9 to the prior of ``L_cal`` instead of dropping vacant
+classes; and its teacher runs in training mode.
 
-``published_code=True`` follows the published code in the rest: 1e-9 is added to the prior instead
-of dropping vacant classes, the suppression acts on logits less the log prior and counts a
-sample's own class as 0, and the teacher runs in training mode. That code also trains without
-weight decay and resets momentum every round, which are settings of the run.
+The printed ``L_logit`` has no lower bound and pulls with full strength for ever. On MNIST
+(Dirichlet 0.05, 10 clients, MLP, momentum 0.9) it drives training to chance within ten rounds even
+with the small weight, while the published form, which is bounded, trains. So the published form is
+the default, and ``published_code=False`` computes the printed equations. The published code also
+trains without weight decay and resets momentum every round, which are settings of the run.
 """
 
 from fedjax_skew import losses
@@ -18,14 +20,14 @@ from fedjax_skew.methods.base import Method
 
 
 def fedvls(
-    *, lam: float = 0.1, logit_weight: float = 0.005, published_code: bool = False
+    *, lam: float = 0.1, logit_weight: float = 0.005, published_code: bool = True
 ) -> Method:
     """Balanced softmax, distillation of vacant classes and suppression of wrong logits.
 
     Args:
         lam: weight of the distillation; the paper uses 0.1, and 0.5 with 100 classes or more.
         logit_weight: weight of the suppression; eq. 6 prints 1.
-        published_code: the published code's form of all three terms.
+        published_code: the published code's form of all three terms; False for the printed one.
     """
     checks.at_least("fedvls", "lam", lam, 0)
     checks.at_least("fedvls", "logit_weight", logit_weight, 0)

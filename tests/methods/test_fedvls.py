@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -59,9 +60,25 @@ def test_the_teacher_trains_in_the_published_code_only(view):
 
     model = Model(view.client.model.init, apply)
     other = dataclasses.replace(view, client=dataclasses.replace(view.client, model=model))
-    paper, published = fedvls(logit_weight=0.0), fedvls(logit_weight=0.0, published_code=True)
+    published = fedvls(logit_weight=0.0)
+    paper = fedvls(logit_weight=0.0, published_code=False)
     np.testing.assert_array_equal(paper.term(other), paper.term(view))
     assert float(published.term(other)) > 2 * float(published.term(view))
+
+
+def test_only_the_published_suppression_stops_pulling_low_logits(view):
+    def pull(published_code):
+        method = fedvls(lam=0.0, logit_weight=1.0, published_code=published_code)
+        outputs = view.outputs
+
+        def term(shift):
+            lowered = outputs._replace(logits=outputs.logits - shift)
+            return method.term(dataclasses.replace(view, outputs=lowered))
+
+        return float(jax.grad(term)(60.0))
+
+    np.testing.assert_allclose(pull(False), -1.0, rtol=1e-5)
+    np.testing.assert_allclose(pull(True), 0.0, atol=1e-6)
 
 
 def test_it_joins_server_and_local_rules_but_no_second_loss():
