@@ -6,9 +6,13 @@ Classification, 2019. The others: Reddi et al., Adaptive Federated Optimization,
 The adaptive rules follow the paper's Algorithm 2: no bias correction (the Keras optimisers of the
 released code correct), and ``v`` starts at ``tau^2``. The mean update is weighted by samples like
 the released code; for the paper's plain mean compose with FedAvg, e.g. ``fedavg+fedadam`` and
-``hparams.fedavg.uniform_weights=True``. The best ``server_lr`` and ``tau`` depend on the problem;
-in the paper they range over 0.003..1 and 1e-4..0.1. Running statistics do not pass through the
-optimiser: they are averaged.
+``hparams.fedavg.uniform_weights=True``. Running statistics do not pass through the optimiser: they
+are averaged.
+
+The best ``server_lr`` and ``tau`` depend on the problem; the released tuning spans 0.003..1 and
+1e-4..0.1, mostly with ``server_lr`` near ``10 tau``, which is the default here. On 12,000 samples of
+MNIST (10 clients, Dirichlet 0.05, an MLP, 10 rounds of 2 epochs at rate 0.05, one seed) FedAdam
+ended at 76 % with 0.01 and 69 % with 0.1, and FedAdagrad at 75 % and 54 %.
 """
 
 from collections.abc import Callable
@@ -43,7 +47,7 @@ def fedavgm(*, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamp
     return Method("fedavgm", init=lambda setup: State(trees.zeros(setup.params)), server=server)
 
 
-def fedadagrad(*, server_lr: float = 0.1, beta1: float = 0.0, tau: float = 1e-3) -> Method:
+def fedadagrad(*, server_lr: float = 0.01, beta1: float = 0.0, tau: float = 1e-3) -> Method:
     """The server applies Adagrad to the mean update.
 
     Args:
@@ -55,7 +59,7 @@ def fedadagrad(*, server_lr: float = 0.1, beta1: float = 0.0, tau: float = 1e-3)
 
 
 def fedadam(
-    *, server_lr: float = 0.1, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *, server_lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Method:
     """The server applies Adam to the mean update.
 
@@ -69,7 +73,7 @@ def fedadam(
 
 
 def fedopt(
-    *, server_lr: float = 0.1, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *, server_lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Method:
     """The server applies Adam to the mean update: FedAdam under the name that tables use.
 
@@ -83,7 +87,7 @@ def fedopt(
 
 
 def fedyogi(
-    *, server_lr: float = 0.1, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *, server_lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
 ) -> Method:
     """The server applies Yogi to the mean update.
 
