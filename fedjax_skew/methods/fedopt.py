@@ -6,13 +6,13 @@ Classification, 2019. The others: Reddi et al., Adaptive Federated Optimization,
 The adaptive rules follow the paper's Algorithm 2: no bias correction (the Keras optimisers of the
 released code correct), and ``v`` starts at ``tau^2``. The mean update is weighted by samples like
 the released code; for the paper's plain mean compose with FedAvg, e.g. ``fedavg+fedadam`` and
-``hparams.fedavg.uniform_weights=True``. Running statistics do not pass through the optimiser: they
-are averaged.
+``hparams.fedavg.uniform_weights=True``. Running statistics do not pass through the optimiser:
+they are averaged.
 
 The best ``server_lr`` and ``tau`` depend on the problem; the released tuning spans 0.003..1 and
-1e-4..0.1, mostly with ``server_lr`` near ``10 tau``, which is the default here. On 12,000 samples of
-MNIST (10 clients, Dirichlet 0.05, an MLP, 10 rounds of 2 epochs at rate 0.05, one seed) FedAdam
-ended at 76 % with 0.01 and 69 % with 0.1, and FedAdagrad at 75 % and 54 %.
+1e-4..0.1, mostly with ``server_lr`` near ``10 tau``, which is the default here. On 12,000 samples
+of MNIST (10 clients, Dirichlet 0.05, an MLP, 10 rounds of 2 epochs at rate 0.05, one seed)
+FedAdam ended at 76 % with 0.01 and 69 % with 0.1, and FedAdagrad at 75 % and 54 %.
 """
 
 from collections.abc import Callable
