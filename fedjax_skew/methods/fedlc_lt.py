@@ -9,9 +9,10 @@ neighbour holds is left as it is.
 
 The server averages as FedAvg, then learns on its labelled auxiliary set: first the ensemble's
 directions r and the class query a, b, by cross-entropy of both logits plus L_Global, then the
-global model, by L_Global towards the ensemble. Each takes J steps. r, a and b persist. The class
-query is part of the model that is evaluated; clients start from the model without it. The paper
-does not say how the server optimises; Adam is used, new in each round.
+global model, by L_Global towards the ensemble. Each takes J steps. r persists. The class query
+starts anew in each round and becomes part of the head before the model is distilled: kept beside
+the model, which the ensemble knows nothing of, the model learns to undo it and training breaks
+down. The paper does not say how the server optimises; Adam is used, new in each round.
 
 Each of the four parts of the ablation table is a switch; without any of them this is FedAvg.
 """
@@ -19,13 +20,9 @@ Each of the four parts of the ablation table is a switch; without any of them th
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew import trees
 from fedjax_skew.losses import (
-    calibration_distillation,
     class_importance_weights,
-    class_query,
     cross_entropy,
-    ensemble_logits,
     local_logit_calibration,
     logit_wasserstein,
     synthetic_logits,
@@ -33,7 +30,6 @@ from fedjax_skew.losses import (
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
     Client,
-    Evaluation,
     LocalResult,
     Method,
     PyTree,
@@ -43,17 +39,8 @@ from fedjax_skew.methods.base import (
     Upload,
     View,
 )
-from fedjax_skew.methods.server_training import (
-    adam,
-    averaged,
-    client_outputs,
-    draw,
-    lookup,
-    minimize,
-    taking_part,
-    unless_empty,
-)
-from fedjax_skew.models.functional import Model, Outputs
+from fedjax_skew.methods.fedlc_lt_server import distill
+from fedjax_skew.methods.server_training import taking_part, unless_empty
 
 
 def fedlc_lt(
@@ -113,8 +100,6 @@ def fedlc_lt(
             state |= {"counts": table[..., 0], "known": table[..., 0]}
         if l_global:
             state |= {"r": jnp.zeros((clients, classes))}
-        if class_query:
-            state |= {"a": jnp.ones(classes), "b": jnp.zeros(classes)}
         return State(state)
 
     def importance(view: View) -> jax.Array:
@@ -152,7 +137,7 @@ def fedlc_lt(
     def server(rnd: Round) -> ServerResult:
         return unless_empty(
             rnd,
-            _distill(
+            distill(
                 rnd,
                 steps=steps,
                 lam=lam,
@@ -164,20 +149,14 @@ def fedlc_lt(
             ),
         )
 
-    def evaluated(evaluation: Evaluation):
-        state = evaluation.state
-        return evaluation.params, evaluation.stats, state["a"], state["b"]
-
     return Method(
         "fedlc_lt",
-        init=init if local or central else None,
+        init=init if local or l_global else None,
         loss=importance if class_importance else None,
         term=pull if l_local else None,
         finish=_upload if local else None,
         absorb=absorb if local else None,
         server=server if central else None,
-        evaluated=evaluated if class_query else None,
-        predict=_predict if class_query else None,
         client_models=l_global,
         labelled=central,
     )
@@ -239,72 +218,3 @@ def neighborhood(table: PyTree, number: int, *, normalize: bool) -> PyTree:
         "synthetic": synthetic_logits(table["mean"], distances, num_neighbors=number),
         "known": synthetic_logits(held, distances, num_neighbors=number),
     }
-
-
-def _distill(
-    rnd: Round,
-    *,
-    steps: int,
-    lam: float,
-    batch_size: int,
-    server_lr: float,
-    calibration_lr: float,
-    l_global: bool,
-    query: bool,
-) -> ServerResult:
-    (x, labels), (params, stats) = rnd.labelled, averaged(rnd)
-    number = x.shape[0]
-    key_calibrate, key_distill = jax.random.split(rnd.key)
-    learnt = {"r": rnd.state["r"][rnd.ids]} if l_global else {}
-    learnt |= {name: rnd.state[name] for name in ("a", "b")} if query else {}
-    samples = rnd.num_samples * taking_part(rnd)
-    shares = samples / jnp.maximum(jnp.sum(samples), 1e-12)
-    lengths = jax.vmap(trees.norm)(rnd.client_params) if l_global else None
-
-    def all_logits(batch):
-        own = rnd.model.apply(params, stats, batch)[0].logits
-        if not l_global:
-            return own, own[:, None]
-        return own, jnp.swapaxes(client_outputs(rnd, batch).logits, 0, 1)
-
-    known = lookup(all_logits, x, steps * batch_size)
-
-    def both(learnt, student, clients):
-        """The logits of the calibrated global model and of the ensemble (None without)."""
-        student = class_query(student, learnt["a"], learnt["b"]) if query else student
-        if not l_global:
-            return student, None
-        clients = jnp.swapaxes(clients, 0, 1)
-        return student, ensemble_logits(clients, shares, learnt["r"], lengths, lam=lam)
-
-    def calibrate(learnt, _, key):
-        ids = draw(key, batch_size, number)
-        student, ensemble = both(learnt, *known(ids))
-        loss = cross_entropy(student, labels[ids])
-        if l_global:
-            loss += cross_entropy(ensemble, labels[ids])
-            loss += calibration_distillation(student, ensemble)
-        return jnp.mean(loss), None
-
-    learnt = minimize(
-        calibrate, adam(calibration_lr), learnt, None, key_calibrate, steps=steps
-    ).params
-
-    def distill(params, stats, key):
-        ids = draw(key, batch_size, number)
-        outputs, stats = rnd.model.apply(params, stats, x[ids], train=True)
-        student, ensemble = both(learnt, outputs.logits, known(ids)[1])
-        return jnp.mean(calibration_distillation(student, jax.lax.stop_gradient(ensemble))), stats
-
-    state = dict(rnd.state) | {name: learnt[name] for name in ("a", "b") if query}
-    if l_global:
-        state["r"] = state["r"].at[rnd.ids].set(learnt["r"])
-        done = minimize(distill, adam(server_lr), params, stats, key_distill, steps=steps)
-        params, stats = done.params, done.stats
-    return ServerResult(params, stats, state)
-
-
-def _predict(model: Model, evaluated: PyTree, x: jax.Array) -> Outputs:
-    params, stats, a, b = evaluated
-    outputs = model.apply(params, stats, x)[0]
-    return outputs._replace(logits=class_query(outputs.logits, a, b))

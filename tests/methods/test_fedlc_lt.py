@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from fedjax_skew import losses, trees
-from fedjax_skew.methods.base import Batch, Evaluation, Method
+from fedjax_skew.methods.base import Batch, Method
 from fedjax_skew.methods.fedlc_lt import class_moments, fedlc_lt, neighborhood
+from fedjax_skew.methods.fedlc_lt_server import queried_head
+from fedjax_skew.models.functional import head
 
 OFF = dict(l_local=False, l_global=False, class_importance=False, class_query=False)
 
@@ -40,7 +42,7 @@ def auxiliary(make_round, make_params, make_setup):
             client_params=trees.stack(clients),
             client_stats={},
             labelled=(jnp.asarray(x, jnp.float32), labels),
-            state=method.init(make_setup()).server,
+            state=method.init(make_setup()).server if method.init else None,
             **changes,
         )
 
@@ -54,13 +56,13 @@ def test_without_any_switch_it_is_fedavg():
 def test_each_switch_brings_its_own_part():
     def parts(**on):
         method = fedlc_lt(**{**OFF, **on})
-        fields = ("loss", "term", "finish", "absorb", "server", "predict")
+        fields = ("init", "loss", "term", "finish", "absorb", "server")
         return {f for f in fields if getattr(method, f)}, method.labelled, method.client_models
 
-    assert parts(l_local=True) == ({"term", "finish", "absorb"}, False, False)
-    assert parts(class_importance=True) == ({"loss", "finish", "absorb"}, False, False)
-    assert parts(l_global=True) == ({"server"}, True, True)
-    assert parts(class_query=True) == ({"server", "predict"}, True, False)
+    assert parts(l_local=True) == ({"init", "term", "finish", "absorb"}, False, False)
+    assert parts(class_importance=True) == ({"init", "loss", "finish", "absorb"}, False, False)
+    assert parts(l_global=True) == ({"init", "server"}, True, True)
+    assert parts(class_query=True) == ({"server"}, True, False)
 
 
 def test_uploaded_moments_are_those_of_each_class(make_client):
@@ -151,24 +153,27 @@ def test_distillation_brings_the_model_towards_the_ensemble(auxiliary):
     assert (learnt[np.asarray(rnd.ids)] != 0).all() and (learnt[[0, 2, 4]] == 0).all()
 
 
-def test_the_class_query_is_learnt_on_labels_and_evaluated(auxiliary):
+def test_the_class_query_is_learnt_on_labels_and_becomes_part_of_the_head(auxiliary):
     method = fedlc_lt(**{**OFF, "class_query": True}, steps=100, calibration_lr=0.05)
     rnd = auxiliary(method)
     result = jax.jit(lambda: method.server(rnd))()
     average = trees.add(rnd.params, rnd.mean_delta)
-    jax.tree.map(np.testing.assert_array_equal, result.params, average)
+    jax.tree.map(np.testing.assert_array_equal, result.params["hidden"], average["hidden"])
     x, labels = rnd.labelled
-    evaluated = method.evaluated(
-        Evaluation(
-            rnd.facts, rnd.model, result.params, {}, result.state, rnd.key, None, jnp.bool_(True)
-        )
-    )
-    queried = method.predict(rnd.model, evaluated, x).logits
-    raw = rnd.model.apply(average, {}, x)[0].logits
-    np.testing.assert_allclose(queried, raw * result.state["a"] + result.state["b"], atol=1e-5)
-    assert float(losses.cross_entropy(queried, labels).mean()) < float(
-        losses.cross_entropy(raw, labels).mean()
-    )
+
+    def loss(params):
+        return float(losses.cross_entropy(rnd.model.apply(params, {}, x)[0].logits, labels).mean())
+
+    assert loss(result.params) < 0.95 * loss(average)
+
+
+def test_a_queried_head_gives_the_queried_logits(make_params):
+    classifier = {**make_params()["head"], "bias": jnp.arange(4.0)}
+    a, b = jnp.array([2.0, 1.0, 0.5, 1.0]), jnp.array([0.0, 1.0, -1.0, 3.0])
+    features = jax.random.normal(jax.random.key(0), (7, 5))
+    raw = head({"head": classifier}, features)
+    found = head({"head": queried_head(classifier, a, b)}, features)
+    np.testing.assert_allclose(found, losses.class_query(raw, a, b), atol=1e-5)
 
 
 def test_a_skipped_client_does_not_teach(auxiliary):

@@ -1,0 +1,105 @@
+"""FedLC-LT's server: what it learns on its labelled auxiliary set (equations 5 to 8)."""
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.losses import (
+    calibration_distillation,
+    class_query,
+    cross_entropy,
+    ensemble_logits,
+)
+from fedjax_skew.methods.base import PyTree, Round, ServerResult
+from fedjax_skew.methods.server_training import (
+    adam,
+    averaged,
+    client_outputs,
+    draw,
+    lookup,
+    minimize,
+    taking_part,
+    with_head,
+)
+
+
+def distill(
+    rnd: Round,
+    *,
+    steps: int,
+    lam: float,
+    batch_size: int,
+    server_lr: float,
+    calibration_lr: float,
+    l_global: bool,
+    query: bool,
+) -> ServerResult:
+    """The averaged model after calibration and distillation on the labelled server data.
+
+    Args:
+        rnd: the round; its state has ``r [K, C]`` with ``l_global``.
+        steps: J.
+        lam: weight of a client model's squared length in the ensemble.
+        batch_size: samples in a step.
+        server_lr: learning rate of the model.
+        calibration_lr: learning rate of r, a and b.
+        l_global: distil the ensemble.
+        query: learn a, b and put them into the head.
+    """
+    (x, labels), (params, stats) = rnd.labelled, averaged(rnd)
+    number, classes = x.shape[0], rnd.facts.num_classes
+    key_calibrate, key_distill = jax.random.split(rnd.key)
+    learnt = {"r": rnd.state["r"][rnd.ids]} if l_global else {}
+    if query:
+        learnt |= {"a": jnp.ones(classes), "b": jnp.zeros(classes)}
+    samples = rnd.num_samples * taking_part(rnd)
+    shares = samples / jnp.maximum(jnp.sum(samples), 1e-12)
+    lengths = jax.vmap(trees.norm)(rnd.client_params) if l_global else None
+
+    def all_logits(batch):
+        own = rnd.model.apply(params, stats, batch)[0].logits
+        if not l_global:
+            return own, None
+        return own, jnp.swapaxes(client_outputs(rnd, batch).logits, 0, 1)
+
+    known = lookup(all_logits, x, steps * batch_size)
+
+    def ensemble(learnt, clients):
+        clients = jnp.swapaxes(clients, 0, 1)
+        return ensemble_logits(clients, shares, learnt["r"], lengths, lam=lam)
+
+    def calibrate(learnt, _, key):
+        ids = draw(key, batch_size, number)
+        student, clients = known(ids)
+        if query:
+            student = class_query(student, learnt["a"], learnt["b"])
+        loss = cross_entropy(student, labels[ids])
+        if l_global:
+            teacher = ensemble(learnt, clients)
+            loss += cross_entropy(teacher, labels[ids])
+            loss += calibration_distillation(student, teacher)
+        return jnp.mean(loss), None
+
+    learnt = minimize(
+        calibrate, adam(calibration_lr), learnt, None, key_calibrate, steps=steps
+    ).params
+    if query:
+        params = with_head(params, queried_head(params["head"], learnt["a"], learnt["b"]))
+    if not l_global:
+        return ServerResult(params, stats, rnd.state)
+
+    def towards_ensemble(params, stats, key):
+        ids = draw(key, batch_size, number)
+        outputs, stats = rnd.model.apply(params, stats, x[ids], train=True)
+        teacher = jax.lax.stop_gradient(ensemble(learnt, known(ids)[1]))
+        return jnp.mean(calibration_distillation(outputs.logits, teacher)), stats
+
+    done = minimize(towards_ensemble, adam(server_lr), params, stats, key_distill, steps=steps)
+    state = {**rnd.state, "r": rnd.state["r"].at[rnd.ids].set(learnt["r"])}
+    return ServerResult(done.params, done.stats, state)
+
+
+def queried_head(classifier: PyTree, a: jax.Array, b: jax.Array) -> PyTree:
+    """The head whose logits are ``class_query`` of the given one's; without a bias, only scaled."""
+    made = {"kernel": classifier["kernel"] * a}
+    return made | {"bias": classifier["bias"] * a + b} if "bias" in classifier else made
