@@ -21,11 +21,6 @@ from fedjax_skew.report import collect, figures, names, reference, style
 from fedjax_skew.report.reference import Header
 from fedjax_skew.report.tables import Table
 
-_WORKDIR = flags.DEFINE_string("workdir", "runs/quickstart", "Where results go.")
-_METHODS = flags.DEFINE_list("methods", ["fedavg", "fedrs", "fedlc"], "What is compared.")
-_ROUNDS = flags.DEFINE_integer("rounds", 0, "Rounds in place of the configuration's.")
-_SEEDS = flags.DEFINE_integer("seeds", 0, "Seeds in place of the configuration's.")
-
 _NOTES = (
     "FedLC: a class that a client lacks counts as one sample (hparams.fedlc.min_count=1); the "
     "paper does not say how it treats such classes.",
@@ -84,19 +79,29 @@ def curves(chosen: Sequence[Cell]) -> dict[str, tuple]:
     return found
 
 
+def define_flags() -> None:
+    """Defines the flags; not at import, because other binaries use the same names."""
+    flags.DEFINE_string("workdir", "runs/quickstart", "Where results go.")
+    flags.DEFINE_list("methods", ["fedavg", "fedrs", "fedlc"], "What is compared.")
+    flags.DEFINE_integer("rounds", 0, "Rounds in place of the configuration's.", lower_bound=0)
+    flags.DEFINE_integer("seeds", 0, "Seeds in place of the configuration's.", lower_bound=0)
+
+
 def main(argv: Sequence[str]) -> None:
     """Trains, prints and draws."""
-    chosen = cells(_METHODS.value, _WORKDIR.value, _ROUNDS.value, _SEEDS.value)
+    values = flags.FLAGS
+    chosen = cells(values.methods, values.workdir, values.rounds, values.seeds)
     for cell in tqdm.tqdm(chosen, desc="methods", unit="method"):
         if not cell.record().finished:
             run_cell(cell.config, cell.directory, progress=True)
-    print(collect.write([table(chosen)], _WORKDIR.value))
+    print(collect.write([table(chosen)], values.workdir))
     drawn = curves(chosen)
     if drawn:
-        stem = pathlib.Path(_WORKDIR.value) / "curves"
+        stem = pathlib.Path(values.workdir) / "curves"
         png, _ = style.save(figures.curves({"Synthetic(1,1)": drawn}), stem)
-        print(f"Table and curves are in {_WORKDIR.value}/table.md and {png}.")
+        print(f"Table and curves are in {values.workdir}/table.md and {png}.")
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

@@ -94,7 +94,12 @@ def table(
     rows = tuple(h for h in reference.row_headers(name) if any(key[0] == h.key for key in found))
     added = dict.fromkeys(column for _, column in own)
     columns = tuple(
-        Header(key, "", f"{names.dataset(key)} (not in the paper)") for key in added
+        Header(
+            key,
+            "",
+            f"{names.dataset(key)} ({'training pool, ' if key in pool else ''}not in the paper)",
+        )
+        for key in added
     )
     return dataclasses.replace(
         made,
@@ -124,7 +129,7 @@ def held_out(made: Table, entries: Sequence[Entry], measured: Measured) -> Table
         made,
         title=f"{made.title}, held-out test set",
         columns=tuple(
-            c._replace(label=c.label.replace(" (training pool)", ""))
+            c._replace(label=c.label.replace(" (training pool)", "").replace("training pool, ", ""))
             for c in made.columns
             if any(key[1] == c.key for key in found)
         ),

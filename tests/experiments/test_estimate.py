@@ -1,0 +1,85 @@
+"""Estimates of cost, from traced programs."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from experiments import cells, dry_run, estimate
+from fedjax_skew.report import reference
+
+
+def test_products_convolutions_and_scans_are_counted():
+    def product(a, b):
+        return a @ b
+
+    a, b = jnp.zeros((3, 5)), jnp.zeros((5, 7))
+    assert estimate.count(jax.make_jaxpr(product)(a, b).jaxpr) == (0, 2 * 3 * 5 * 7)
+
+    def steps(a):
+        return jax.lax.scan(lambda c, _: (c @ c, None), a, None, length=10)[0]
+
+    assert estimate.count(jax.make_jaxpr(steps)(jnp.zeros((4, 4))).jaxpr) == (0, 10 * 2 * 4**3)
+
+    def convolve(x, w):
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    x, w = jnp.zeros((2, 8, 8, 3)), jnp.zeros((3, 3, 3, 16))
+    traced = jax.make_jaxpr(convolve)(x, w).jaxpr
+    assert estimate.count(traced) == (0, 2 * (2 * 8 * 8 * 16) * 27)
+
+
+def test_a_loop_of_unknown_length_counts_once_and_apart():
+    def loop(n, a):
+        return jax.lax.fori_loop(0, n, lambda _, c: c @ c, a)
+
+    found = estimate.count(jax.make_jaxpr(loop)(jnp.int32(3), jnp.zeros((4, 4))).jaxpr)
+    assert found.looped >= 2 * 4**3
+    assert found.looped < 2 * 4**3 + 10
+
+
+def test_the_models_forward_pass_is_the_known_number():
+    forward, params, _ = estimate._model("mlp", (28, 28, 1), 10)
+    weights = 784 * 200 + 200 * 200 + 200 * 10
+    assert params == 4 * (weights + 410)
+    assert forward == pytest.approx(2 * weights, rel=0.02)
+
+
+def test_a_method_costs_what_it_adds(tmp_path):
+    only = "dataset=mnist,beta=0.05,method=fedavg,fedsam,moon"
+    fedavg, moon, fedsam = (
+        estimate.cost(cell.config) for cell in cells.plan("fedvls/table1", tmp_path, only=only)
+    )
+    assert fedsam.flops == pytest.approx(2 * fedavg.flops, rel=0.1)
+    assert 1.4 < moon.flops / fedavg.flops < 2
+    assert moon.memory > fedavg.memory  # every client keeps its last model
+    assert fedavg.seconds(1e11) > fedavg.flops / 1e11
+
+
+def test_a_long_tail_leaves_fewer_samples():
+    share = estimate._long_tail_share("longtail(if=100)+dirichlet(alpha=0.4)", 10)
+    assert share == pytest.approx(0.248, abs=0.001)
+    assert estimate._long_tail_share("iid", 10) == 1.0
+
+
+def test_a_dry_run_lists_states_costs_and_what_is_smaller(tmp_path):
+    only = "method=fedavg,partition=synthetic(1,1)"
+    chosen = cells.plan("fedlc/table4", tmp_path, only=only, rounds=5)
+    text = dry_run.describe("fedlc/table4", chosen)
+    assert "FedLC Table 4: 1 cells, 0 finished, 1 to run." in text
+    assert "rounds: 5 instead of 300." in text
+    assert "GFLOP/s" in text
+
+
+def test_the_list_has_a_command_for_every_table():
+    text = dry_run.listing()
+    for table in reference.table_names():
+        assert f"--table={table} --workdir=" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(5, "5 s"), (90, "1.5 min"), (7200, "2.0 h"), (200_000, "2.3 d")]
+)
+def test_durations_are_readable(seconds, words):
+    assert dry_run.duration(seconds) == words
