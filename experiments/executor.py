@@ -10,7 +10,7 @@ import errno
 import pathlib
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ml_collections
@@ -133,14 +133,15 @@ class Progress:
         self._bar.set_description_str(f"{self._finished}/{self._total} cells{failed}")
 
 
+def interrupt(number: int, frame: Any) -> None:
+    """A signal handler that ends what is running."""
+    raise Interrupted(f"Stopped by {signal.Signals(number).name}.")
+
+
 @contextlib.contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and Ctrl-C become ``Interrupted``; a running training saves itself first."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise Interrupted(f"Stopped by {signal.Signals(number).name}.")
-
-    old = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+def stop_signals(handler: Callable[[int, Any], None] = interrupt) -> Iterator[None]:
+    """SIGTERM and Ctrl-C go to ``handler``; a running training saves itself first."""
+    old = {s: signal.signal(s, handler) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

@@ -7,13 +7,22 @@ checkpoint; one that was finished just before is only read.
 
 import os
 import pathlib
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from experiments import app
 from experiments.cells import Cell
-from experiments.executor import Progress, config_from, fail, pending, run_cell, sentence
+from experiments.executor import (
+    Progress,
+    config_from,
+    fail,
+    pending,
+    run_cell,
+    sentence,
+    stop_signals,
+)
 from fedjax_skew.report import store
 from fedjax_skew.train import Interrupted
 
@@ -41,7 +50,10 @@ def run_ray(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
             task.remote(cell.config.to_dict(), str(cell.directory.resolve())): cell
             for cell in pending(cells)
         }
-        _wait(ray, tasks, bar)
+        stop = threading.Event()
+        # Ray has set handlers of its own, and its calls do not bear exceptions from ours.
+        with stop_signals(lambda number, frame: stop.set()):
+            _wait(ray, tasks, bar, stop)
     finally:
         ray.shutdown()
 
@@ -64,11 +76,13 @@ def _resources(ray: Any, jobs: int) -> dict[str, Any]:
     return {**options, "num_cpus": max(int(total["CPU"]) // (jobs or len(ray.nodes())), 1)}
 
 
-def _wait(ray: Any, tasks: dict[Any, Cell], bar: Progress) -> None:
+def _wait(ray: Any, tasks: dict[Any, Cell], bar: Progress, stop: threading.Event) -> None:
     waiting = dict(tasks)
     try:
         while waiting:
             ended, _ = ray.wait(list(waiting), num_returns=1, timeout=1.0)
+            if stop.is_set():
+                raise Interrupted("Stopped.")
             for reference in ended:
                 cell = waiting.pop(reference)
                 try:

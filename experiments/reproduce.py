@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> None:
     stopped = False
     bar = executor.Progress(chosen, dry_run.weights(chosen))
     try:
-        with executor.stopped_by_signals():
+        with executor.stop_signals():
             _run(chosen, bar)
     except (Interrupted, KeyboardInterrupt):
         stopped = True

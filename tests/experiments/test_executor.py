@@ -98,7 +98,7 @@ def test_a_configuration_survives_json(make):
 
 def test_signals_become_interrupted():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Interrupted, match="SIGTERM"), executor.stopped_by_signals():
+    with pytest.raises(Interrupted, match="SIGTERM"), executor.stop_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
     assert signal.getsignal(signal.SIGTERM) is before
