@@ -86,6 +86,11 @@ def smoke(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     config.local_epochs = min(config.local_epochs, 1)
     config.local_steps = min(config.local_steps, 2)
     config.participation = min(config.participation, max(2 / max(config.num_clients, 1), 1e-9))
+    for hparams in config.hparams.values():
+        for field, value in hparams.items():
+            # Phases and training loops of methods; a zero, which turns something off, stays.
+            if field.endswith(("rounds", "steps", "epochs")):
+                hparams[field] = min(value, 1 if field.endswith("rounds") else 2)
     return config
 
 

@@ -7,7 +7,8 @@ of the same labels. As in the published code: noise is uniform, labels count onc
 were drawn in local training, both terms act on the first ``term_steps`` local steps from the
 second round on, their weights decay by round, and the term against a student has weight 0. The
 published models end in a bottleneck of 32 features; here the generator works on the features the
-model has.
+model has. The default weights belong to plain SGD; momentum 0.9 makes them act ten times as
+strong, so lower them with it.
 """
 
 import flax.linen as nn

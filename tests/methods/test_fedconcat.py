@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_skew import trees
+from fedjax_skew.config import check, smoke
 from fedjax_skew.methods.fedconcat import cluster_clients, concatenated, fedconcat
 from fedjax_skew.models.functional import head
 
@@ -73,6 +74,13 @@ def test_the_head_sees_the_features_of_all_encoders(start, tiny_model, head_init
         np.testing.assert_allclose(outputs.logits, sum(o.logits for o in each), atol=1e-5)
     else:
         np.testing.assert_allclose(outputs.logits, head(params, outputs.features), atol=1e-5)
+
+
+def test_a_run_too_short_for_both_phases_is_refused_but_a_smoke_run_fits(tiny_config):
+    config = tiny_config(method="fedconcat", rounds=50)
+    with pytest.raises(ValueError, match="rounds=50 leaves nothing for the second phase"):
+        check(config)
+    assert check(smoke(config)).then.rounds == 1
 
 
 def test_a_run_freezes_the_encoders_and_takes_a_few_steps(simulate):
