@@ -4,11 +4,17 @@ A step takes its gradient at ``c x_pert + (1 - c) (w + rho g / |g|)``: between t
 point of sharpness-aware minimisation and the global one, ``x_pert``, which the server finds by
 going ``server_rho`` against its last update. ``c`` is the share of the last ``window`` rounds in
 which the clients' models were further than ``threshold`` from the global model on average. Before
-the first update there is no ``x_pert`` and the step is that of FedSAM.
+the first update there is no ``x_pert`` and the step is that of FedSAM. Only the first pass
+updates running statistics.
 
 ``threshold`` has no published default: it depends on the model and the learning rate, and a good
-start is the median of that distance (``update_norm`` in the metrics) under FedSAM. The default
-fits runs with short local training. Only the first pass updates running statistics.
+start is the median of that distance (``update_norm`` in the metrics) under FedSAM.
+
+``x_pert`` stands still while the client trains. On a quadratic, a client that trains to the end
+goes ``1 / (1 - c)`` times the way to its optimum, so rounds diverge once ``c`` is above a half;
+then every round counts as divergent and ``c`` stays at 1. The published runs have one short epoch
+a round. To survive longer local training ``c`` is therefore at most ``max_share``; 1 is the
+published rule.
 """
 
 import jax
@@ -21,7 +27,12 @@ from fedjax_skew.methods.fedsam import perturbation
 
 
 def fedgf(
-    *, rho: float = 0.05, server_rho: float = 0.05, threshold: float = 0.3, window: int = 30
+    *,
+    rho: float = 0.05,
+    server_rho: float = 0.05,
+    threshold: float = 0.3,
+    window: int = 30,
+    max_share: float = 0.3,
 ) -> Method:
     """Sharpness-aware steps that mix local and global perturbation.
 
@@ -30,11 +41,13 @@ def fedgf(
         server_rho: length of the global perturbation.
         threshold: distance above which a round counts as divergent.
         window: rounds that decide the mixture.
+        max_share: largest share of the global perturbation in the mixture.
     """
     checks.at_least("fedgf", "rho", rho, 0)
     checks.at_least("fedgf", "server_rho", server_rho, 0)
     checks.at_least("fedgf", "threshold", threshold, 0)
     checks.positive("fedgf", "window", window, whole=True)
+    checks.within("fedgf", "max_share", max_share, 0, 1)
 
     def init(setup):
         return State(
@@ -48,6 +61,7 @@ def fedgf(
     def step(s):
         sent = s.client.server
         share = jnp.sum(sent["divergent"]) / jnp.clip(sent["rounds"], 1, window)
+        share = jnp.minimum(share, max_share)
         gradient, aux = s.grad(s.params, s.batches[0])
         own = trees.add(s.params, perturbation(gradient, rho))
         point = jax.tree.map(lambda g, w: share * g + (1 - share) * w, sent["perturbed"], own)

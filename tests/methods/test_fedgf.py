@@ -26,7 +26,7 @@ def test_before_the_first_update_the_step_is_fedsams(take_step, make_client, mak
 def test_when_all_rounds_diverged_the_gradient_is_the_perturbed_models(
     take_step, make_client, make_setup, make_params
 ):
-    method = fedgf(window=2)
+    method = fedgf(window=2, max_share=1.0)
     server = sent(
         method,
         make_setup,
@@ -48,16 +48,18 @@ def test_when_all_rounds_diverged_the_gradient_is_the_perturbed_models(
 def test_share_is_that_of_the_rounds_so_far(take_step, make_client, make_setup, make_params):
     """One divergent round of two, in a window of four, is a half and not a quarter."""
 
-    def step(**changes):
-        method = fedgf(window=4, rho=0.0)
+    def step(max_share, **changes):
+        method = fedgf(window=4, rho=0.0, max_share=max_share)
         server = sent(method, make_setup, perturbed=make_params(9), **changes)
         return take_step(method, make_client(server=server)).params
 
-    found = step(divergent=jnp.array([1.0, 0, 0, 0]), rounds=jnp.int32(2))
+    found = step(1.0, divergent=jnp.array([1.0, 0, 0, 0]), rounds=jnp.int32(2))
     middle = jax.tree.map(lambda a, b: 0.5 * (a + b), make_params(), make_params(9))
     there = take_step(Method("fedavg"), params=middle).params
     expected = trees.add(make_params(), trees.subtract(there, middle))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, expected)
+    capped = step(0.5, divergent=jnp.ones(4), rounds=jnp.int32(9))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), capped, expected)
 
 
 def test_server_perturbs_against_its_update_and_counts_divergence(make_setup, make_round):
