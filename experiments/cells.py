@@ -4,30 +4,23 @@ A cell is one run with its directory ``<workdir>/cells/<name>``. The name says w
 a store may hold several tables and scales, and what two tables share is computed once.
 """
 
-import ast
 import dataclasses
 import importlib
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
 from types import ModuleType
-from typing import Any
 
 import ml_collections
 
 from configs import tables
-from configs.common import finish, fit_phases
+from configs.common import fit_phases
+from experiments import scale as scale_rules
 from fedjax_skew import errors, methods
-from fedjax_skew.config import lookup, used_hparams
+from fedjax_skew.config import used_hparams
 from fedjax_skew.core import rundir
 from fedjax_skew.report import collect, reference, store
 from fedjax_skew.report.tables import Table
-
-SCALES = ("full", "cpu", "smoke")
-# Models that a CPU trains in minutes at the papers' full recipes, and those it trains in hours.
-_SMALL_MODELS = ("logistic", "mlp")
-_LARGE_IMAGES = ("imagenet_subset12", "mini_imagenet", "tiny_imagenet")
-_MEDIUM_MODELS = ("fedavg_cnn", "simple_cnn", "tfcnn", "pfl_cnn", "resnet8_w16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,18 +90,18 @@ def plan(
         changes: ``field=value`` for any field of the configuration.
         data_dir: where the data is.
     """
-    if scale not in SCALES:
-        raise errors.unknown("scale", scale, SCALES)
+    if scale not in scale_rules.SCALES:
+        raise errors.unknown("scale", scale, scale_rules.SCALES)
     chosen = tables.select(table_module(table).runs(), tables.parse(only))
     found = []
     for run in chosen:
-        config = _scaled(run.config, scale)
+        config = scale_rules.scaled(run.config, scale)
         if seeds:
             config.num_seeds = seeds
         if rounds:
             config.rounds = rounds
         for change in changes:
-            _change(config, change)
+            scale_rules.change(config, change)
         fit_phases(config)
         config.dataset.data_dir = data_dir
         config.figures = config.tensorboard = False
@@ -137,91 +130,7 @@ def build_table(table: str, cells: Sequence[Cell]) -> list[Table]:
 
 def scaled_sentences(cells: Iterable[Cell]) -> tuple[str, ...]:
     """What differs from the recipe, one sentence a field."""
-    changes: dict[str, dict[tuple[str, str], set[str]]] = {}
-    cells = list(cells)
-    for cell in cells:
-        for field, (old, new) in _differences(cell).items():
-            kinds = changes.setdefault(field, {})
-            kinds.setdefault((old, new), set()).add(cell.config.dataset.name)
-    everywhere = {cell.config.dataset.name for cell in cells}
-    sentences = []
-    for field, kinds in changes.items():
-        words = []
-        for (old, new), datasets in kinds.items():
-            where = "" if datasets == everywhere else f" ({', '.join(sorted(datasets))})"
-            words.append(f"{new} instead of {old}{where}")
-        sentences.append(f"{field}: {'; '.join(words)}.")
-    return tuple(sentences)
-
-
-def _scaled(config: ml_collections.ConfigDict, scale: str) -> ml_collections.ConfigDict:
-    """A copy of a configuration at a scale.
-
-    ``cpu`` fits two cores: small models stay as they are; CNNs get one seed, at most 200 rounds and
-    one local epoch; larger networks also become a ResNet-8 of width 16, with at most 50 rounds.
-    """
-    config = config.copy_and_resolve_references()
-    if scale == "smoke":
-        return finish(config, "smoke")
-    if scale == "cpu" and config.model not in _SMALL_MODELS:
-        medium = config.model in _MEDIUM_MODELS
-        config.num_seeds = 1
-        config.local_epochs = min(config.local_epochs, 1)
-        config.rounds = min(config.rounds, 200 if medium else 50)
-        config.eval_every = max(config.eval_every, 5)
-        if not medium:
-            config.model = "resnet8_w16"
-            if config.dataset.name in _LARGE_IMAGES:
-                config.dataset.image_size = 32
-    return config
-
-
-def _change(config: ml_collections.ConfigDict, change: str) -> None:
-    """Applies ``field=value``; the value is read as Python where it can be."""
-    field, equals, text = change.partition("=")
-    try:
-        old = lookup(config, field)
-    except (KeyError, TypeError, AttributeError):
-        old = None
-    if not equals or old is None or isinstance(old, ml_collections.ConfigDict):
-        fields = ", ".join(sorted(k for k, v in config.items() if not hasattr(v, "keys")))
-        raise ValueError(f"set={change!r} must be field=value with a field such as {fields}.")
-    try:
-        value: Any = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        value = text
-    if isinstance(old, str):
-        value = text
-    try:
-        config.update_from_flattened_dict({field: value})
-    except TypeError:
-        raise ValueError(
-            f"set={change!r} has a value of the wrong kind; {field} is now {old!r}."
-        ) from None
-
-
-def _differences(cell: Cell) -> dict[str, tuple[str, str]]:
-    """Fields of a cell that differ from the paper's recipe, as words."""
-    old, new = tables.flat(cell.full), tables.flat(cell.config)
-    found = {
-        field: (_say(old[field]), _say(value))
-        for field, value in new.items()
-        if not field.startswith("hparams.") and field not in tables.PLACE and old[field] != value
-    }
-    before, after = used_hparams(cell.full), used_hparams(cell.config)
-    for method, values in after.items():
-        for name, value in values.items():
-            if before.get(method, {}).get(name) != value:
-                found[f"{method}'s {name}"] = (_say(before[method][name]), _say(value))
-    if cell.config.eval_every <= cell.full.eval_every:
-        found.pop("eval_every", None)  # Looking more often takes nothing away.
-    if "num_seeds" in found:
-        found = {"seeds" if k == "num_seeds" else k: v for k, v in found.items()}
-    return found
-
-
-def _say(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return scale_rules.sentences((cell.full, cell.config) for cell in cells)
 
 
 def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:

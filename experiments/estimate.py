@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
+from experiments import flops
 from fedjax_skew import models
 from fedjax_skew.config import default_config, used_hparams
 from fedjax_skew.core import problem
@@ -73,13 +74,6 @@ class Cost:
         return self.flops / speed + _COMPILE_SECONDS
 
 
-class Count(NamedTuple):
-    """Operations of a program: in loops of unknown length (one pass of them), and elsewhere."""
-
-    looped: float
-    plain: float
-
-
 def cost(config: ml_collections.ConfigDict) -> Cost:
     """Estimates a run."""
     size = _size(config)
@@ -95,8 +89,8 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     scored = size.test + (size.train if config.eval_train else 0)
     then = build_method(config.method, used_hparams(config)).then
     # A second phase trains little beside the first.
-    flops = training * (then.rounds if then else config.rounds)
-    flops = config.num_seeds * (flops + forward * scored * config.rounds / config.eval_every)
+    work = training * (then.rounds if then else config.rounds)
+    work = config.num_seeds * (work + forward * scored * config.rounds / config.eval_every)
     chunk = config.clients_per_chunk or 4
     memory = (
         (size.train + size.test) * math.prod(size.shape) * size.itemsize
@@ -105,7 +99,7 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
         + config.num_seeds * params * (cohort if extra.client_models else 0)
         + config.num_seeds * params * (config.num_clients if config.keep_momentum else 0)
     )
-    return Cost(flops, memory)
+    return Cost(work, memory)
 
 
 @functools.cache
@@ -126,27 +120,6 @@ def peak() -> float:
 def usual_speed(config: ml_collections.ConfigDict) -> float:
     """FLOP/s to expect of training: a usual share of the matmul peak."""
     return peak() * _SHARE.get(config.model, _USUAL_SHARE)
-
-
-def count(jaxpr: Any) -> Count:
-    """Operations of a traced program; a ``scan`` counts all its steps, a ``while`` one."""
-    looped = plain = 0.0
-    for eqn in jaxpr.eqns:
-        inner = [getattr(v, "jaxpr", v) for v in jax.tree.leaves(list(eqn.params.values()))]
-        counts = [count(j) for j in inner if hasattr(j, "eqns")]
-        name = eqn.primitive.name
-        if name == "while":
-            looped += sum(c.looped + c.plain for c in counts)
-        elif name == "cond":
-            looped += max((c.looped for c in counts), default=0.0)
-            plain += max((c.plain for c in counts), default=0.0)
-        elif counts:
-            times = eqn.params.get("length", 1) if name == "scan" else 1
-            looped += times * sum(c.looped for c in counts)
-            plain += times * sum(c.plain for c in counts)
-        else:
-            plain += _operations(name, eqn)
-    return Count(looped, plain)
 
 
 class _Extra(NamedTuple):
@@ -175,7 +148,8 @@ def _model(name: str, shape: tuple[int, ...], classes: int) -> tuple[float, int,
     variables = jax.eval_shape(functools.partial(module.init, train=False), key, x)
     traced = jax.make_jaxpr(functools.partial(module.apply, train=False))(variables, x)
     params = sum(4 * leaf.size for leaf in jax.tree.leaves(variables["params"]))
-    return sum(count(traced.jaxpr)) / batch, params, _bytes(traced.jaxpr) // batch
+    kept = flops.intermediate_bytes(traced.jaxpr)
+    return sum(flops.count(traced.jaxpr)) / batch, params, kept // batch
 
 
 @functools.cache
@@ -192,7 +166,7 @@ def _method(name: str, hparams: tuple, cohort: int) -> _Extra:
 
 
 @functools.cache
-def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[Count, float]:
+def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
     """Counts of a round of a method on a tiny problem, and what a client keeps, in models."""
     config = default_config()
     config.method, config.model, config.partition = name, "mlp", "iid"
@@ -214,32 +188,7 @@ def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[Count, float]:
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
     kept = sum(leaf.nbytes for leaf in jax.tree.leaves(state.kept)) / cohort
     traced = jax.make_jaxpr(functools.partial(run_round, phase.work))(state, made.data, made.keys)
-    return count(traced.jaxpr), kept / size
-
-
-def _operations(name: str, eqn: Any) -> float:
-    out = sum(getattr(v.aval, "size", 0) for v in eqn.outvars)
-    if name == "dot_general":
-        (contracted, _), _ = eqn.params["dimension_numbers"]
-        return 2.0 * out * math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
-    if name == "conv_general_dilated":
-        kernel = eqn.invars[1].aval.shape
-        features = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
-        return 2.0 * out * math.prod(kernel) / features
-    return float(out)
-
-
-def _bytes(jaxpr: Any) -> int:
-    """Bytes of all intermediate values: what a backward pass may have to keep."""
-    total = 0
-    for eqn in jaxpr.eqns:
-        inner = [getattr(v, "jaxpr", v) for v in jax.tree.leaves(list(eqn.params.values()))]
-        below = [j for j in inner if hasattr(j, "eqns")]
-        if below:
-            total += sum(_bytes(j) for j in below)
-        else:
-            total += sum(getattr(v.aval, "size", 0) * 4 for v in eqn.outvars)
-    return total
+    return flops.count(traced.jaxpr), kept / size
 
 
 def _size(config: ml_collections.ConfigDict) -> Size:

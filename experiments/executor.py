@@ -92,13 +92,12 @@ class Progress:
     """A bar over cells, in shares of the estimated work, so that the time left is meaningful."""
 
     def __init__(self, cells: Sequence[Cell], weights: dict[str, float], shown: bool = True):
+        """Starts a bar over ``cells``; those without a weight are not to be run."""
         self.shown, self._weights, self._failed = shown, weights, 0
         self._total, self._text = len(cells), ""
-        waiting = {cell.run.name for cell in pending(cells)}
-        self._finished = sum(cell.run.name not in waiting for cell in cells)
-        work = sum(weights[name] for name in waiting)
+        self._finished = len(cells) - len(weights)
         self._bar = tqdm.tqdm(
-            total=max(work, 1e-9),
+            total=max(sum(weights.values()), 1e-9),
             disable=not shown,
             dynamic_ncols=True,
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
@@ -109,7 +108,7 @@ class Progress:
         """Counts a cell that has ended."""
         self._finished += not reason
         self._failed += bool(reason)
-        self._bar.update(self._weights[cell.run.name])
+        self._bar.update(self._weights.get(cell.run.name, 0.0))
         self._describe()
         if reason:
             self.write(f"failed: {cell.title}: {reason}")
@@ -145,5 +144,5 @@ def stop_signals(handler: Callable[[int, Any], None] = interrupt) -> Iterator[No
     try:
         yield
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        for number, before in old.items():
+            signal.signal(number, before)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import jax
 from absl import flags
 
-from experiments import app, cells, dry_run, executor
+from experiments import app, cells, dry_run, executor, scale
 from fedjax_skew.report import collect
 from fedjax_skew.train import Interrupted
 
@@ -29,7 +29,7 @@ _ONLY = flags.DEFINE_string(
 )
 _SEEDS = flags.DEFINE_integer("seeds", 0, "Seeds in place of the paper's.", lower_bound=0)
 _ROUNDS = flags.DEFINE_integer("rounds", 0, "Rounds in place of the paper's.", lower_bound=0)
-_SCALE = flags.DEFINE_enum("scale", "full", cells.SCALES, "How much to shrink.")
+_SCALE = flags.DEFINE_enum("scale", "full", scale.SCALES, "How much to shrink.")
 _SET = flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Lists cells and costs, and ends.")
 _LIST = flags.DEFINE_bool("list", False, "Lists all tables and figures, and ends.")
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> None:
     if elsewhere:  # The accelerators belong to the processes that compute.
         jax.config.update("jax_platforms", "cpu")
     stopped = False
-    bar = executor.Progress(chosen, dry_run.weights(chosen))
+    bar = executor.Progress(chosen, dry_run.weights(executor.pending(chosen)))
     try:
         with executor.stop_signals():
             _run(chosen, bar)

@@ -16,8 +16,8 @@ UNSTATED = (
     "tau: 1. A class that a client lacks drops out of its softmax (the limit of the formula).",
     "Hyper-parameters of the baselines: their own papers' defaults.",
     "Dirichlet with the usual balance rule: a client that holds its fair share gets no more.",
-    "Synthetic: FedProx's generator, without a further label skew. FEMNIST: 100 writers drawn at "
-    "random from the data directory.",
+    "Synthetic: FedProx's generator, without a further label skew; the data is drawn once, seeds "
+    "differ in the initial model and the batches. FEMNIST: 100 writers drawn at random.",
     "Table 5: 10 clients, as its caption says (the text says 20).",
     "Table 6: CIFAR-10 under dirichlet(beta=0.1), one of four settings its numbers allow.",
 )

@@ -5,13 +5,16 @@ Nothing here writes or locks, so a report may be made while runs go on.
 
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 import pathlib
+import re
 from typing import Any
 
 FAILURE = "failure.json"
 _SKIP = ("checkpoints", "tensorboard")
+_BLOCK = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +25,6 @@ class Record:
         path: its directory.
         config: ``config.json``; empty before the run began.
         summary: ``summary.json``; empty before the run ended.
-        lines: ``metrics.jsonl``, whole lines only.
         failure: why it failed, or empty.
         running: a process holds the directory.
     """
@@ -30,7 +32,6 @@ class Record:
     path: pathlib.Path
     config: dict[str, Any]
     summary: dict[str, Any]
-    lines: list[dict[str, Any]]
     failure: str
     running: bool
 
@@ -43,17 +44,22 @@ class Record:
             return "running"
         if self.failure:
             return "failed"
-        return "stopped" if self.lines else "new"
+        return "stopped" if self.rounds_done else "new"
 
     @property
     def finished(self) -> bool:
         """Whether all its rounds are done."""
         return self.summary.get("status") == "finished"
 
-    @property
+    @functools.cached_property
     def rounds_done(self) -> int:
-        """Rounds up to the last evaluation."""
-        return int(self.lines[-1]["round"]) if self.lines else 0
+        """Rounds up to the last evaluation, from the end of the file: its lines may be long."""
+        return _last_round(self.path / "metrics.jsonl")
+
+    @functools.cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """``metrics.jsonl`` up to the first torn line."""
+        return _lines(self.path / "metrics.jsonl")
 
     def values(self, column: str, which: str) -> tuple[float, ...]:
         """One number a seed, for example ``("accuracy", "last")``, of a finished run."""
@@ -78,7 +84,6 @@ def read(path: str | os.PathLike[str]) -> Record:
         path=path,
         config=_json(path / "config.json"),
         summary=summary if summary.get("status") == "finished" else {},
-        lines=_lines(path / "metrics.jsonl"),
         failure=failure,
         running=is_owned(path),
     )
@@ -123,6 +128,23 @@ def _json(path: pathlib.Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _last_round(path: pathlib.Path) -> int:
+    try:
+        with open(path, "rb") as f:
+            place, tail = f.seek(0, os.SEEK_END), b""
+            while place:
+                size = min(_BLOCK, place)
+                place -= size
+                f.seek(place)
+                tail = f.read(size) + tail
+                rounds = re.findall(rb'^{"round": (\d+),[^\n]*\n', tail, re.MULTILINE)
+                if rounds:
+                    return int(rounds[-1])
+    except OSError:
+        pass
+    return 0
 
 
 def _lines(path: pathlib.Path) -> list[dict[str, Any]]:

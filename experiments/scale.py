@@ -1,0 +1,116 @@
+"""Making a configuration smaller, and saying what is smaller."""
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+import ml_collections
+
+from configs import tables
+from configs.common import finish
+from fedjax_skew.config import lookup, used_hparams
+
+SCALES = ("full", "cpu", "smoke")
+# Models that a CPU trains in minutes at the papers' full recipes, and those it trains in hours.
+_SMALL_MODELS = ("logistic", "mlp")
+_MEDIUM_MODELS = ("fedavg_cnn", "simple_cnn", "tfcnn", "pfl_cnn", "resnet8_w16")
+_LARGE_IMAGES = ("imagenet_subset12", "mini_imagenet", "tiny_imagenet")
+
+
+def scaled(config: ml_collections.ConfigDict, scale: str) -> ml_collections.ConfigDict:
+    """A copy of a configuration at a scale.
+
+    ``cpu`` fits two cores: small models stay as they are; CNNs get one seed, at most 200 rounds and
+    one local epoch; larger networks also become a ResNet-8 of width 16, with at most 50 rounds.
+    """
+    config = config.copy_and_resolve_references()
+    if scale == "smoke":
+        return finish(config, "smoke")
+    if scale == "cpu" and config.model not in _SMALL_MODELS:
+        medium = config.model in _MEDIUM_MODELS
+        config.num_seeds = 1
+        config.local_epochs = min(config.local_epochs, 1)
+        config.rounds = min(config.rounds, 200 if medium else 50)
+        config.eval_every = max(config.eval_every, 5)
+        if not medium:
+            config.model = "resnet8_w16"
+            if config.dataset.name in _LARGE_IMAGES:
+                config.dataset.image_size = 32
+    return config
+
+
+def change(config: ml_collections.ConfigDict, text: str) -> None:
+    """Applies ``field=value``; the value is read as Python where it can be.
+
+    Raises:
+        ValueError: one sentence, if there is no such field or the value is of another kind.
+    """
+    field, equals, value_text = text.partition("=")
+    try:
+        old = lookup(config, field)
+    except (KeyError, TypeError, AttributeError):
+        old = None
+    if not equals or old is None or isinstance(old, ml_collections.ConfigDict):
+        fields = ", ".join(sorted(k for k, v in config.items() if not hasattr(v, "keys")))
+        raise ValueError(f"set={text!r} must be field=value with a field such as {fields}.")
+    value: Any = value_text
+    if not isinstance(old, str):
+        try:
+            value = ast.literal_eval(value_text)
+        except (ValueError, SyntaxError):
+            value = value_text
+    try:
+        config.update_from_flattened_dict({field: value})
+    except TypeError:
+        raise ValueError(
+            f"set={text!r} has a value of the wrong kind; {field} is now {old!r}."
+        ) from None
+
+
+def sentences(
+    pairs: Iterable[tuple[ml_collections.ConfigDict, ml_collections.ConfigDict]],
+) -> tuple[str, ...]:
+    """What differs between recipes and what is run, one sentence a field.
+
+    Args:
+        pairs: ``(recipe, run)`` of every cell.
+    """
+    changes: dict[str, dict[tuple[str, str], set[str]]] = {}
+    everywhere = set()
+    for full, config in pairs:
+        everywhere.add(config.dataset.name)
+        for field, (old, new) in differences(full, config).items():
+            kinds = changes.setdefault(field, {})
+            kinds.setdefault((old, new), set()).add(config.dataset.name)
+    found = []
+    for field, kinds in changes.items():
+        words = []
+        for (old, new), datasets in kinds.items():
+            where = "" if datasets == everywhere else f" ({', '.join(sorted(datasets))})"
+            words.append(f"{new} instead of {old}{where}")
+        found.append(f"{field}: {'; '.join(words)}.")
+    return tuple(found)
+
+
+def differences(
+    full: ml_collections.ConfigDict, config: ml_collections.ConfigDict
+) -> dict[str, tuple[str, str]]:
+    """Fields that differ from the recipe, old and new value as words."""
+    old, new = tables.flat(full), tables.flat(config)
+    found = {
+        field: (_say(old[field]), _say(value))
+        for field, value in new.items()
+        if not field.startswith("hparams.") and field not in tables.PLACE and old[field] != value
+    }
+    before, after = used_hparams(full), used_hparams(config)
+    for method, values in after.items():
+        for name, value in values.items():
+            if before.get(method, {}).get(name) != value:
+                found[f"{method}'s {name}"] = (_say(before[method][name]), _say(value))
+    if config.eval_every <= full.eval_every:
+        found.pop("eval_every", None)  # Looking more often takes nothing away.
+    return {"seeds" if field == "num_seeds" else field: words for field, words in found.items()}
+
+
+def _say(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
