@@ -7,7 +7,6 @@ model that is evaluated carries the averages, and ``personal`` gives each client
 """
 
 import jax
-import jax.numpy as jnp
 
 from fedjax_skew.methods.base import Method, State, Upload
 from fedjax_skew.models import norm_mask
@@ -17,19 +16,17 @@ def fedbn() -> Method:
     """Normalisation layers stay local; everything else is averaged."""
 
     def keep(params, stats):
-        norm = jax.tree.map(
-            lambda p, is_norm: p if is_norm else jnp.zeros((0,)), params, norm_mask(params)
-        )
-        return {"norm": norm, "stats": stats}
+        leaves, mask = jax.tree.leaves(params), jax.tree.leaves(norm_mask(params))
+        return {
+            "norm": [p for p, is_norm in zip(leaves, mask, strict=True) if is_norm],
+            "stats": stats,
+        }
 
     def own(client):
-        params = jax.tree.map(
-            lambda p, k, is_norm: k if is_norm else p,
-            client.params,
-            client.kept["norm"],
-            norm_mask(client.params),
-        )
-        return params, client.kept["stats"]
+        leaves, structure = jax.tree.flatten(client.params)
+        kept, mask = iter(client.kept["norm"]), jax.tree.leaves(norm_mask(client.params))
+        leaves = [next(kept) if is_norm else p for p, is_norm in zip(leaves, mask, strict=True)]
+        return jax.tree.unflatten(structure, leaves), client.kept["stats"]
 
     return Method(
         "fedbn",

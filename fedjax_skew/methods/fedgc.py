@@ -53,7 +53,8 @@ def fedgc(*, lam: float = 1.0, cosine: bool = False) -> Method:
             rows = kernel.T
             gradient = jax.grad(correction)(rows, counts > 0, cosine=cosine)
             kernel = (rows - lam * rnd.lr * gradient).T
-        return new._replace(params={**new.params, "head": {"kernel": kernel}})
+        head = {**new.params["head"], "kernel": kernel}
+        return new._replace(params={**new.params, "head": head})
 
     return Method("fedgc", loss=loss, finish=finish, server=server, head_bias=False)
 

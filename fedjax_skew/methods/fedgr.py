@@ -46,7 +46,8 @@ def fedgr(*, lam: float = 0.5, unbalanced: bool = True, scale: str = "max") -> M
         # A step of every head followed by their mean is a step of the mean.
         pull = jnp.tensordot(rnd.weights, gradient, 1).T
         kernel = new.params["head"]["kernel"] - lam * rnd.lr * pull
-        return new._replace(params={**new.params, "head": {"kernel": kernel}})
+        head = {**new.params["head"], "kernel": kernel}
+        return new._replace(params={**new.params, "head": head})
 
     return Method(
         "fedgr",

@@ -81,10 +81,11 @@ def test_a_clients_own_model_has_its_own_statistics(problem, run):
     scores = evaluate_clients(work, state, data, problem.keys, test, jnp.arange(6))
     assert scores.confusion.shape == (1, 6, 3, 3)
     kept = jax.tree.map(lambda a: a[0], state.kept.method)
+    norm = jax.tree.structure(state.params["norm0"])
     for k in (0, 5):
         params = {
             "head": jax.tree.map(lambda a: a[0], state.params["head"]),
-            "norm0": jax.tree.map(lambda a, k=k: a[k], kept["norm"]["norm0"]),
+            "norm0": jax.tree.unflatten(norm, [a[k] for a in kept["norm"]]),
         }
         stats = jax.tree.map(lambda a, k=k: a[k], kept["stats"])
         logits = work.local.model.apply(params, stats, problem.dataset.x_test)[0].logits
