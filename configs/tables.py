@@ -26,14 +26,12 @@ from fedjax_skew.report.reference import Row
 # Fields that say where and how fast a run is computed, not what.
 PLACE = (
     "dataset.data_dir",
-    "dataset.placement",
     "checkpoint_every",
     "keep_checkpoints",
     "tensorboard",
     "figures",
     "clients_per_chunk",
     "num_devices",
-    "state_placement",
 )
 _DATASETS = {
     "cifar10_lt": "cifar10",

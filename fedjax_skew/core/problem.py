@@ -296,7 +296,7 @@ def _auto_chunk(config: ml_collections.ConfigDict) -> int:
     """Clients per chunk that measured best: a CPU core's cache is small, an accelerator is wide."""
     if jax.default_backend() != "cpu":
         return 16
-    return {"logistic": 32, "mlp": 4}.get(config.model, 2)
+    return {"logistic": 32, "mlp": 2}.get(config.model, 2)
 
 
 def _unlabelled(name: str, config, dataset: source.Dataset) -> np.ndarray:

@@ -27,8 +27,6 @@ MAY_CHANGE = (
     "figures",
     "clients_per_chunk",
     "num_devices",
-    "state_placement",
-    "dataset.placement",
     "dataset.data_dir",
     "dataset.path",
 )

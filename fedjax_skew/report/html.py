@@ -22,8 +22,8 @@ from fedjax_skew.report.store import Record
 _SHOWN = ("method", "dataset.name", "partition", "model", "num_clients", "num_seeds", "rounds")
 _PROBLEM = ("dataset.name", "partition", "model", "num_clients")
 _PLACES = (
-    *("dataset.data_dir", "dataset.placement", "checkpoint_every", "keep_checkpoints"),
-    *("tensorboard", "figures", "clients_per_chunk", "num_devices", "state_placement"),
+    *("dataset.data_dir", "checkpoint_every", "keep_checkpoints"),
+    *("tensorboard", "figures", "clients_per_chunk", "num_devices"),
 )
 _COLUMNS = (  # heading, what the first click does
     ("Method", "ascending"),
