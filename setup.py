@@ -21,7 +21,7 @@ setup(
     package_data={
         "fedjax_skew": ["py.typed"],
         "fedjax_skew.report": ["reference/*", "templates/*"],
-        "configs": ["*/README.md"],
+        "configs": ["*/README.md", "*/*.csv"],
     },
     install_requires=[
         "absl-py>=2.1",

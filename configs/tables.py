@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -99,9 +99,14 @@ def runs(
         make: the paper's recipe.
         beyond: rows that the paper does not print; see ``another_column``.
     """
+    return gather((row, make(row)) for row in (*reference.load(table), *beyond))
+
+
+def gather(pairs: Iterable[tuple[Row, ml_collections.ConfigDict]]) -> list[Run]:
+    """Runs for rows with their configurations, in order; equal configurations share one."""
     found: dict[str, Run] = {}
-    for row in (*reference.load(table), *beyond):
-        run = Run(make(row), (row,))
+    for row, config in pairs:
+        run = Run(config, (row,))
         name = run.name
         if name in found:
             run = Run(found[name].config, (*found[name].rows, row))

@@ -1,7 +1,7 @@
-"""The cells of a table: chosen, scaled, and found again in the results store.
+"""The cells of a table or figure: chosen, scaled, and found again in the results store.
 
 A cell is one run with its directory ``<workdir>/cells/<name>``. The name says what is computed, so
-a store may hold several tables and scales, and what two tables share is computed once.
+a store may hold several tables, figures and scales, and what two of them share is computed once.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from types import ModuleType
 
 import ml_collections
 
-from configs import tables
+from configs import figures, tables
 from configs.common import fit_phases
 from experiments import scale as scale_rules
 from fedjax_skew import errors, methods
@@ -25,7 +25,7 @@ from fedjax_skew.report.tables import Table
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One run of a table.
+    """One run of a table or figure.
 
     Attributes:
         run: configuration and printed numbers, after scaling.
@@ -60,15 +60,22 @@ class Cell:
         return record
 
 
-def table_module(table: str) -> ModuleType:
-    """``configs/<paper>/table<N>.py``."""
-    if table not in reference.table_names():
-        raise errors.unknown("table", table, reference.table_names())
-    return importlib.import_module(f"configs.{table.replace('/', '.')}")
+def module(name: str) -> ModuleType:
+    """``configs/<paper>/table<N>.py`` or ``configs/<paper>/figure<N>.py``."""
+    kind = "figure" if name in figures.names() or "/fig" in name else "table"
+    allowed = figures.names() if kind == "figure" else reference.table_names()
+    if name not in allowed:
+        raise errors.unknown(kind, name, allowed)
+    return importlib.import_module(f"configs.{name.replace('/', '.')}")
+
+
+def title(name: str) -> str:
+    """``"FedVLS Table 1"`` or ``"FedVLS Figure 1"``."""
+    return module(name).FIGURE.title if name in figures.names() else reference.title(name)
 
 
 def plan(
-    table: str,
+    name: str,
     workdir: str | pathlib.Path,
     *,
     only: str = "",
@@ -78,10 +85,10 @@ def plan(
     changes: Sequence[str] = (),
     data_dir: str = "",
 ) -> list[Cell]:
-    """The cells of a table.
+    """The cells of a table or figure.
 
     Args:
-        table: name, ``fedvls/table1``.
+        name: ``fedvls/table1`` or ``fedvls/figure1``.
         workdir: root of the results store.
         only: ``dataset=mnist,method=fedavg,fedvls``; all cells if empty.
         scale: ``full``, ``cpu`` or ``smoke``.
@@ -92,10 +99,13 @@ def plan(
     """
     if scale not in scale_rules.SCALES:
         raise errors.unknown("scale", scale, scale_rules.SCALES)
-    chosen = tables.select(table_module(table).runs(), tables.parse(only))
+    source, shrink = module(name), scale_rules.scaled
+    if name in figures.names():
+        shrink = scale_rules.scaled_figure
+        only = only or (source.FIGURE.smoke if scale == "smoke" else "")
     found = []
-    for run in chosen:
-        config = scale_rules.scaled(run.config, scale)
+    for run in tables.select(source.runs(), tables.parse(only)):
+        config = shrink(run.config, scale)
         if seeds:
             config.num_seeds = seeds
         if rounds:
@@ -122,7 +132,10 @@ def build_table(table: str, cells: Sequence[Cell]) -> list[Table]:
         reported=which.pop() if len(which) == 1 else recipe.REPORTED,
         row_marks=_marks(cells),
         scaled=scaled_sentences(cells),
-        footnotes=(*_chosen(table, recipe.UNSTATED), *_machines(entries)),
+        footnotes=(
+            *_chosen(table, recipe.UNSTATED),
+            *machines(entry.record for entry in entries),
+        ),
     )
     second = collect.held_out(made, entries, recipe.measured)
     return [made, second] if second else [made]
@@ -152,18 +165,18 @@ def _chosen(table: str, unstated: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"Chosen here: {s}" for match, s in about if not match or match[1] == mine)
 
 
-def _machines(entries: Iterable[collect.Entry]) -> tuple[str, ...]:
+def machines(records: Iterable[store.Record]) -> tuple[str, ...]:
     """One sentence about what computed the finished cells."""
     found: dict[str, float] = {}
-    for entry in entries:
-        if entry.record.finished:
-            device = entry.record.summary.get("device", {})
-            versions = entry.record.summary.get("versions", {})
+    for record in records:
+        if record.finished:
+            device = record.summary.get("device", {})
+            versions = record.summary.get("versions", {})
             words = (
                 f"{device.get('count')} x {device.get('kind')} ({device.get('machine')}), "
                 f"jax {versions.get('jax')}, fedjax_skew {versions.get('fedjax_skew', 'source')}"
             )
-            found[words] = found.get(words, 0.0) + float(entry.record.summary["wall_seconds"])
+            found[words] = found.get(words, 0.0) + float(record.summary["wall_seconds"])
     return tuple(
         f"Computed on {words}; {seconds / 3600:.2f} h in all." for words, seconds in found.items()
     )

@@ -1,18 +1,17 @@
 """What ``reproduce --dry_run`` and ``--list`` print."""
 
-import importlib.util
 from collections.abc import Sequence
 
 import jax
 
-from experiments import estimate
-from experiments.cells import Cell, scaled_sentences
+from experiments import estimate, figures
+from experiments.cells import Cell, scaled_sentences, title
 from experiments.executor import config_from
 from fedjax_skew.report import reference
 from fedjax_skew.report.store import Record
 
 
-def describe(table: str, cells: Sequence[Cell]) -> str:
+def describe(name: str, cells: Sequence[Cell]) -> str:
     """Every cell with its state and cost, and the sum of what is left to run."""
     records = [cell.record() for cell in cells]
     speeds = measured_speeds(records)
@@ -34,7 +33,7 @@ def describe(table: str, cells: Sequence[Cell]) -> str:
     device = jax.devices()[0]
     lines += [
         "",
-        f"{reference.title(table)}: {len(cells)} cells, {len(cells) - len(left)} finished, "
+        f"{title(name)}: {len(cells)} cells, {len(cells) - len(left)} finished, "
         f"{len(left)} to run.",
     ]
     if left:
@@ -75,21 +74,14 @@ def measured_speeds(records: Sequence[Record]) -> dict[str, float]:
 
 def listing() -> str:
     """All tables and figures of the papers with the command for each."""
-    lines, paper = [], ""
-    for table in reference.table_names():
-        if table.partition("/")[0] != paper:
-            paper = table.partition("/")[0]
-            lines += ["", reference.source(table)]
-        lines.append(f"  {reference.title(table)}. {reference.caption(table)}")
-        lines.append(
-            f"    python -m experiments.reproduce --table={table} "
-            f"--workdir=runs/{table.replace('/', '_')}"
-        )
-    if importlib.util.find_spec("experiments.figures"):
-        figures = importlib.import_module("experiments.figures")
-        lines += ["", "Figures"]
-        for name, text in figures.names().items():
-            lines += [f"  {text}", f"    {figures.command(name)}"]
+    lines: list[str] = []
+    everything = [(table, reference.caption(table)) for table in reference.table_names()]
+    everything += [(name, figures.figure(name).caption) for name in figures.names()]
+    for paper in dict.fromkeys(name.partition("/")[0] for name, _ in everything):
+        mine = [pair for pair in everything if pair[0].startswith(f"{paper}/")]
+        lines += ["", reference.source(mine[0][0])]
+        for name, caption in mine:
+            lines += [f"  {title(name)}. {caption}", f"    {figures.command(name)}"]
     return "\n".join(lines[1:])
 
 

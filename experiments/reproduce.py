@@ -1,4 +1,4 @@
-"""Reproduces a table of one of the papers.
+"""Reproduces a table or a figure of one of the papers.
 
     python -m experiments.reproduce --table=fedlc/table4 --workdir=runs/fedlc_table4 \\
         --only=method=fedavg,fedlc,dataset=synthetic --seeds=3
@@ -6,6 +6,10 @@
 Every cell is a run directory below ``workdir/cells``. The same command goes on where it stopped;
 finished cells are never run again. The table is written to ``table.md``, ``table.csv`` and
 ``table.tex`` with the paper's numbers beside the measured ones.
+
+A figure is made of cells in the same way, and written as ``<paper>_figure<N>.png`` and ``.pdf``:
+
+    python -m experiments.reproduce --figure=fedlc/figure5 --workdir=runs/fedlc_figure5
 
     python -m experiments.reproduce --list
     python -m experiments.reproduce --table=fedvls/table1 --workdir=runs/fedvls --dry_run
@@ -18,11 +22,12 @@ from collections.abc import Sequence
 import jax
 from absl import flags
 
-from experiments import app, cells, dry_run, executor, scale
+from experiments import app, cells, dry_run, executor, figures, scale
 from fedjax_skew.report import collect
 from fedjax_skew.train import Interrupted
 
 _TABLE = flags.DEFINE_string("table", None, "Which table, <paper>/table<number>; see --list.")
+_FIGURE = flags.DEFINE_string("figure", None, "Or which figure, <paper>/figure<number>.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
 _ONLY = flags.DEFINE_string(
     "only", "", "Which cells: dataset=mnist,method=fedavg,fedvls (a bare value adds to its key)."
@@ -46,12 +51,11 @@ def main(argv: Sequence[str]) -> None:
     if _LIST.value:
         print(dry_run.listing())
         return
-    table, workdir = _TABLE.value, _WORKDIR.value
-    if not table or not workdir:
-        name = "workdir" if table else "table"
-        raise ValueError(f"{name} is not set; --list shows all tables with their commands.")
+    name, workdir = _name(), _WORKDIR.value
+    if not workdir:
+        raise ValueError("workdir is not set; --list shows all tables and figures with commands.")
     chosen = cells.plan(
-        table,
+        name,
         workdir,
         only=_ONLY.value,
         scale=_SCALE.value,
@@ -61,36 +65,56 @@ def main(argv: Sequence[str]) -> None:
         data_dir=_DATA_DIR.value,
     )
     if _DRY_RUN.value:
-        print(dry_run.describe(table, chosen))
+        print(dry_run.describe(name, chosen))
         return
     elsewhere = _PARALLEL.value == "runs" or _EXECUTOR.value == "ray"
     if elsewhere:  # The accelerators belong to the processes that compute.
         jax.config.update("jax_platforms", "cpu")
-    stopped = False
-    bar = executor.Progress(chosen, dry_run.weights(executor.pending(chosen)))
+    stopped, wanted = False, chosen
+    if _FIGURE.value and figures.figure(name).kind in figures.UNTRAINED:
+        wanted = []
+    bar = executor.Progress(wanted, dry_run.weights(executor.pending(wanted)))
     try:
         with executor.stop_signals():
-            _run(chosen, bar)
+            _run(wanted, bar)
     except (Interrupted, KeyboardInterrupt):
         stopped = True
     finally:
         bar.close()
-    print(collect.write(cells.build_table(table, chosen), workdir, command()))
-    records = [cell.record() for cell in chosen]
+    if _TABLE.value:
+        print(collect.write(cells.build_table(name, chosen), workdir, command()))
+        files = [f"{workdir}/table.{suffix}" for suffix in ("md", "csv", "tex")]
+    else:
+        files = [str(path) for path in figures.write(name, chosen, workdir, command())]
+    records = [cell.record() for cell in wanted]
     failed = sum(record.status == "failed" for record in records)
     finished = sum(record.finished for record in records)
-    summary = f"{finished} of {len(chosen)} cells are finished, {failed} failed"
+    summary = f"{finished} of {len(wanted)} cells are finished, {failed} failed"
     if stopped:
         raise Interrupted(f"Stopped: {summary}; the same command goes on from there.")
-    print(f"{summary}; the table is in {workdir}/table.md, .csv and .tex.")
+    print(f"{summary}; written: {', '.join(files) or 'nothing'}.")
     if failed:
         sys.exit(1)
+
+
+def _name() -> str:
+    """The one table or figure that is asked for."""
+    if bool(_TABLE.value) == bool(_FIGURE.value):
+        raise ValueError(
+            f"table={_TABLE.value!r} and figure={_FIGURE.value!r}: exactly one of the two must be "
+            "set; --list shows all tables and figures with commands."
+        )
+    name = _TABLE.value or _FIGURE.value or ""
+    if ("/figure" in name) != bool(_FIGURE.value):
+        kind = "figure" if _FIGURE.value else "table"
+        raise ValueError(f"{kind}={name!r} is not a {kind}; --list shows all of them.")
+    return name
 
 
 def command() -> str:
     """This command, without the places that belong to this machine."""
     words = ["python", "-m", "experiments.reproduce"]
-    for flag in ("table", "only", "seeds", "rounds", "scale", "set"):
+    for flag in ("table", "figure", "only", "seeds", "rounds", "scale", "set"):
         value = flags.FLAGS[flag]
         if value.value != value.default:
             values = value.value if isinstance(value.value, list) else [value.value]

@@ -59,6 +59,8 @@ def class_bars(
         _name_groups(axis, class_names or range(num_classes), inches - 1.2)
         if panel.class_counts is not None:
             twins.append(_counts(axis, np.asarray(panel.class_counts)))
+            if axis is axes[-1] or axis.get_subplotspec().is_last_col():
+                twins[-1].set_ylabel("training samples")
     style.label_outer(axes, ylabel)
     style.legend(figure, [*axes, *twins])
     return figure
@@ -93,6 +95,28 @@ def grouped_bars(
     return figure
 
 
+@style.styled
+def bar_panels(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
+    """Single bars side by side, one panel a quantity, with the standard deviation over seeds.
+
+    A name has the same look in all panels.
+
+    Args:
+        panels: by the label of the vertical axis, by name: one value ``[S]`` a seed.
+    """
+    looks = style.looks(name for values in panels.values() for name in values)
+    figure, axes = style.panels(len(panels), columns=3, height=2.4)
+    inches = style.WIDTH / min(3, len(panels)) - 0.6
+    for axis, (ylabel, values) in zip(axes, panels.items(), strict=True):
+        for place, (name, seeds) in enumerate(values.items()):
+            mean, std = style.over_seeds(np.atleast_2d(np.asarray(seeds, np.float64)))
+            axis.bar(place, mean, 0.7, yerr=std, **_look(looks[name]))
+        axis.grid(axis="x", visible=False)
+        axis.set_ylabel(ylabel)
+        _name_groups(axis, list(values), inches)
+    return figure
+
+
 def _counts(axis: Any, counts: np.ndarray) -> Any:
     """Adds the samples per class on a second axis, and grey ground under vacant classes."""
     vacant = np.flatnonzero(counts == 0)
@@ -116,8 +140,6 @@ def _counts(axis: Any, counts: np.ndarray) -> Any:
     if vacant.size:
         twin.fill([], [], color=_GROUND, label="no training samples")
     twin.set_ylim(0, max(counts.max(initial=0) * 1.08, 1))
-    if axis.get_subplotspec().is_last_col():
-        twin.set_ylabel("training samples")
     return twin
 
 
@@ -135,14 +157,20 @@ def _bars(
             width,
             yerr=std,
             label=name,
-            color=looks[name].color,
-            hatch=looks[name].hatch,
-            edgecolor="white",
-            linewidth=0.4,
-            error_kw={"elinewidth": 0.8, "capsize": 1.5},
+            **_look(looks[name]),
         )
     axis.grid(axis="x", visible=False)
     axis.set_xlim(-0.6, groups - 0.4)
+
+
+def _look(look: style.Look) -> dict[str, Any]:
+    return {
+        "color": look.color,
+        "hatch": look.hatch,
+        "edgecolor": "white",
+        "linewidth": 0.4,
+        "error_kw": {"elinewidth": 0.8, "capsize": 1.5},
+    }
 
 
 def _name_groups(axis: Any, names: Sequence[Any], inches: float) -> None:

@@ -123,8 +123,10 @@ def sensitivity(
 def scatter(
     panels: Mapping[str, tuple[Array, Array]],
     *,
-    class_names: Sequence[str] = (),
+    class_names: Mapping[int, str] | Sequence[str] = (),
     columns: int = 2,
+    legend_columns: int = 11,
+    label: str = "",
 ) -> "Figure":
     """Points of the plane by class, for example a t-SNE of features.
 
@@ -132,14 +134,16 @@ def scatter(
         panels: by title, ``(points [N, 2], labels [N])``; classes have one look in all panels.
         class_names: names for the classes; ids when left out.
         columns: most panels side by side.
+        legend_columns: most names side by side.
+        label: what the names are, before them.
     """
     classes = sorted({int(label) for _, labels in panels.values() for label in np.asarray(labels)})
     figure, axes = style.panels(len(panels), columns=columns, height=3.0)
     for axis, (title, (points, labels)) in zip(axes, panels.items(), strict=True):
         points, labels = np.asarray(points), np.asarray(labels)
-        for index, label in enumerate(classes):
+        for index, number in enumerate(classes):
             color, marker, _, _ = style.look(index)
-            mine = points[labels == label]
+            mine = points[labels == number]
             axis.scatter(
                 mine[:, 0],
                 mine[:, 1],
@@ -148,13 +152,15 @@ def scatter(
                 marker=marker,
                 linewidths=0.2,
                 edgecolors="white",
-                label=str(class_names[label]) if len(class_names) else str(label),
+                label=str(class_names[number]) if len(class_names) else str(number),
             )
         axis.set(title=title, xticks=[], yticks=[])
         axis.grid(False)
         for spine in axis.spines.values():
             spine.set_visible(True)
-    style.legend(figure, axes, columns=10, markerscale=1.6, handletextpad=0.1)
+    style.legend(
+        figure, axes, columns=legend_columns, markerscale=1.6, handletextpad=0.1, title=label
+    )
     return figure
 
 

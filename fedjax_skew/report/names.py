@@ -83,6 +83,9 @@ _REPORTED = {
 }
 
 
+_BRIEFLY = {"last": "last round", "best": "best round", "mean_last_50": "mean of last 50 rounds"}
+
+
 def method(name: str) -> str:
     """``"fedlc+scaffold"`` becomes ``"FedLC + SCAFFOLD"``; unknown names stay as they are."""
     return " + ".join(_METHODS.get(part, part) for part in name.split("+"))
@@ -111,3 +114,8 @@ def assignment(name: str, value: str) -> str:
 def reported(kind: str) -> str:
     """What ``last``, ``best`` and ``mean_last_50`` mean, in words."""
     return _REPORTED.get(kind, kind)
+
+
+def reported_briefly(kind: str) -> str:
+    """The same in two or three words, for the axis of a figure."""
+    return _BRIEFLY.get(kind, kind)

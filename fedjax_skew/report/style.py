@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -150,6 +151,12 @@ def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options
             ncols=-(-len(named) // rows),
             **options,
         )
+
+
+def caption(figure: "Figure", text: str) -> None:
+    """Adds small words below all panels, wrapped to the width of the figure."""
+    letters = int(figure.get_figwidth() * 23)
+    figure.supxlabel(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=6, color="#555555")
 
 
 def label_outer(axes: Sequence[Any], ylabel: str) -> None:

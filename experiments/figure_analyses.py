@@ -1,0 +1,270 @@
+"""What a figure needs beyond a run's own files: a second look at its last checkpoint.
+
+Results are kept in the run's directory, so that drawing again takes no time. All arrays have a
+leading axis of seeds.
+"""
+
+import functools
+import pathlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.cells import Cell
+from fedjax_skew import trees
+from fedjax_skew.core import checkpoint, problem, rundir
+from fedjax_skew.core.evaluate import batches, score_models
+from fedjax_skew.core.inspect import local_models
+from fedjax_skew.core.mesh import replicate
+from fedjax_skew.core.problem import Problem
+from fedjax_skew.core.round import State, run_round
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.metrics import classification
+
+Arrays = dict[str, np.ndarray]
+
+
+def class_counts(cell: Cell) -> np.ndarray:
+    """Samples ``[K, C]`` of the first seed's partition, as in ``partition.csv``; nothing trains."""
+    path = cell.directory / "partition.csv"
+    if not path.exists():
+        dataset = problem.load_dataset(cell.config)
+        counts = problem.divide(cell.config, dataset, cell.config.seed).class_counts
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rundir.write_text(path, "".join(",".join(map(str, row)) + "\n" for row in counts.T))
+    return np.loadtxt(path, np.int64, delimiter=",", ndmin=2).T
+
+
+def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
+    """One more round of all clients: test scores around the local update and after averaging.
+
+    Args:
+        cell: a finished run.
+        method: trains in this round in place of the run's own method.
+        local_epochs: of this round, in place of the run's.
+
+    Returns:
+        ``class_counts [S, K, C]`` and confusion matrices of the global model ``before [S, C, C]``,
+        the local models ``after [S, K, C, C]`` and the next global model ``aggregated [S, C, C]``.
+    """
+
+    def compute() -> Arrays:
+        made, state, keys = _next_round(cell, method, local_epochs)
+        work = made.phases[-1].work
+        dataset = made.dataset
+        count = work.mesh.devices.size
+        test = batches(dataset.x_test, dataset.y_test, cell.config.eval_batch_size, count)
+        clients = jnp.arange(made.facts.num_clients, dtype=jnp.int32)
+
+        def scores(state, data, test):
+            local = local_models(work, _rows_of(state, clients), data, keys, clients)
+            flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), local)
+            after = score_models(work, flat, test).confusion
+            new, _ = run_round(work, state, data, keys)
+            return (
+                score_models(work, (state.params, state.stats), test).confusion,
+                after.reshape(-1, len(clients), *after.shape[1:]),
+                score_models(work, (new.params, new.stats), test).confusion,
+            )
+
+        before, after, aggregated = jax.jit(scores)(state, made.data, test)
+        counts = np.asarray(made.data.class_counts)
+        return dict(class_counts=counts, before=before, after=after, aggregated=aggregated)
+
+    return _kept(cell, f"local_update_{method or 'own'}_{local_epochs}", compute)
+
+
+def features(
+    cell: Cell,
+    *,
+    client: int = -1,
+    method: str = "",
+    local_epochs: int = 0,
+    per_class: int = 100,
+) -> Arrays:
+    """Features of as many test samples of every class, by the last model of the first seed.
+
+    Args:
+        cell: a finished run.
+        client: by this client's model after one more local update; -1 is the global model.
+        method: trains in that update in place of the run's own method.
+        local_epochs: of that update, in place of the run's.
+        per_class: test samples of a class, fewer if one has fewer.
+
+    Returns:
+        ``features [N, D]`` and ``labels [N]``.
+    """
+
+    def compute() -> Arrays:
+        made, state, keys = _next_round(cell, method, local_epochs)
+        phase = made.phases[-1]
+        model: Any = (state.params, state.stats)
+        if client >= 0:
+            who = jnp.array([client], jnp.int32)
+            train = jax.jit(functools.partial(local_models, phase.work))
+            trained = train(_rows_of(state, who), made.data, keys, who)
+            model = jax.tree.map(lambda a: a[:, 0], trained)
+        labels = made.dataset.y_test
+        ids = _balanced(labels, made.facts.num_classes, per_class)
+        forward = jax.jit(lambda model, x: phase.model.apply(*model, x)[0].features)
+        found = forward(trees.index(model, 0), jnp.asarray(made.dataset.x_test[ids]))
+        return dict(features=found, labels=labels[ids])
+
+    words = f"features_{client}_{method or 'own'}_{local_epochs}_{per_class}"
+    return _kept(cell, words, compute)
+
+
+def retrained_blocks(
+    cell: Cell, *, steps: int, learning_rate: float, batch_size: int
+) -> dict[str, Arrays]:
+    """Retrains every block of the last model alone on the server's labelled samples.
+
+    Plain SGD; running statistics of normalisation layers stay.
+
+    Returns:
+        By block, and first the model as it is: ``accuracy``, and the distances ``cosine`` and
+        ``euclidean`` of the average logits of each class to those of the model as it is, averaged
+        over classes; each ``[S]``.
+    """
+
+    def compute() -> Arrays:
+        made, state = restored(cell)
+        model, classes = made.phases[-1].model, made.facts.num_classes
+        x, labels = jnp.asarray(made.data.x), jnp.asarray(made.data.labels)
+        test = jnp.asarray(made.dataset.x_test), jnp.asarray(made.dataset.y_test)
+
+        def loss(params, stats, x, labels):
+            return jnp.mean(cross_entropy(model.apply(params, stats, x)[0].logits, labels))
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def train(layers, params, stats, x, labels, key):
+            mask = _mask(params, layers)
+
+            def step(i, params):
+                at = jax.random.randint(jax.random.fold_in(key, i), (batch_size,), 0, len(labels))
+                grads = jax.grad(loss)(params, stats, x[at], labels[at])
+                return jax.tree.map(lambda p, g, m: p - learning_rate * m * g, params, grads, mask)
+
+            return jax.lax.fori_loop(0, steps, step, params)
+
+        @jax.jit
+        def score(params, stats, x, labels):
+            """Accuracy, and the average logits ``[C, C]`` of each class."""
+            logits = jax.lax.map(
+                lambda one: model.apply(params, stats, one[None])[0].logits[0], x, batch_size=500
+            )
+            member = jax.nn.one_hot(labels, classes)
+            mean = member.T @ logits / jnp.maximum(member.sum(0), 1)[:, None]
+            return jnp.mean(jnp.argmax(logits, -1) == labels), mean
+
+        blocks = {"FedAvg": (), **_blocks(state.params)}
+        found: dict[str, list[Any]] = {}
+        for s in range(len(made.seeds)):
+            params, stats = trees.index((state.params, state.stats), s)
+            plain = score(params, stats, *test)[1]
+            ids, key = made.data.labelled[s], jax.random.key(made.seeds[s])
+            for name, layers in blocks.items():
+                new = train(layers, params, stats, x[ids], labels[ids], key) if layers else params
+                accuracy, mean = score(new, stats, *test)
+                for column, value in (
+                    ("accuracy", accuracy),
+                    ("cosine", jnp.mean(optax.losses.cosine_distance(mean, plain, epsilon=1e-8))),
+                    ("euclidean", jnp.mean(jnp.linalg.norm(mean - plain, axis=-1))),
+                ):
+                    found.setdefault(f"{name}/{column}", []).append(value)
+        return {name: np.asarray(values) for name, values in found.items()}
+
+    arrays = _kept(cell, f"blocks_{steps}_{learning_rate:g}_{batch_size}", compute)
+    made: dict[str, Arrays] = {}
+    for name, values in arrays.items():
+        block, _, column = name.partition("/")
+        made.setdefault(block, {})[column] = values
+    return made
+
+
+def restored(cell: Cell) -> tuple[Problem, State]:
+    """The problem of a finished run, and the state after its last round, on one device."""
+    config = cell.config.copy_and_resolve_references()
+    config.num_devices = 1
+    made = problem.build(config)
+    mesh = made.phases[0].work.mesh
+    like = replicate(problem.initial_state(made), mesh)
+    found = checkpoint.restore(cell.directory / "checkpoints", lambda round_: like)
+    if found is None or found[0] != cell.config.rounds:
+        raise ValueError(
+            f"{cell.directory} has no checkpoint of round {cell.config.rounds}, which this figure "
+            "needs; delete the directory and run the same command again."
+        )
+    return made, found[1]
+
+
+def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, State, jax.Array]:
+    """A run's problem with all clients and maybe another local training, its state and its keys."""
+    made, state = restored(cell)
+    config = made.config.copy_and_resolve_references()
+    config.participation = 1.0
+    config.method = method or config.method
+    if local_epochs:
+        config.local_epochs, config.local_steps = local_epochs, 0
+    other = problem.build(config, dataset=made.dataset)
+    mesh = other.phases[0].work.mesh
+    if method and method != cell.config.method:
+        fresh = problem.phase_state(other, other.phases[-1], state.params, state.stats)
+        state = replicate(fresh._replace(round=state.round), mesh)
+    return other, state, replicate(other.keys, mesh)
+
+
+def _rows_of(state: State, clients: jax.Array) -> State:
+    """The state with what these clients keep."""
+    return state._replace(kept=jax.tree.map(lambda a: a[:, clients], state.kept))
+
+
+def _balanced(labels: np.ndarray, num_classes: int, per_class: int) -> np.ndarray:
+    """Ids of the first ``per_class`` samples of every class, of equally many for all."""
+    sizes = np.bincount(labels, minlength=num_classes)
+    size = min(per_class, int(sizes[sizes > 0].min()))
+    return np.concatenate([np.flatnonzero(labels == c)[:size] for c in np.flatnonzero(sizes)])
+
+
+def _blocks(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Layers of each block: the stages of the backbone, the stem with the first, then the rest."""
+    layers = sorted(params["backbone"])
+    stages = sorted({m[0] for name in layers if (m := re.match(r"[a-z]+\d+", name))})
+    blocks = {
+        f"block {i + 1}": tuple(
+            name for name in layers if name.startswith(stage) or (i == 0 and name == "stem")
+        )
+        for i, stage in enumerate(stages)
+    }
+    return {**blocks, "classifier": ("head",)}
+
+
+def _mask(params: Any, layers: tuple[str, ...]) -> Any:
+    """One for the parameters of the named layers, zero for the others."""
+
+    def inside(path: tuple[Any, ...], leaf: Any) -> float:
+        return float(any(getattr(key, "key", "") in layers for key in path[:2]))
+
+    return jax.tree_util.tree_map_with_path(inside, params)
+
+
+def recall(confusion: Any) -> np.ndarray:
+    """Accuracy per class in percent, ``[..., C]``; 0 without test samples."""
+    return 100 * np.nan_to_num(np.asarray(classification.per_class_accuracy(confusion)))
+
+
+def _kept(cell: Cell, name: str, compute: Callable[[], Arrays]) -> Arrays:
+    """What the run's directory holds under a name, computed and written if it is not there."""
+    path = cell.directory / f"{name}.npz"
+    if not path.exists():
+        arrays = {key: np.asarray(value) for key, value in compute().items()}
+        temporary = pathlib.Path(f"{path}.tmp.npz")
+        np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
+        temporary.replace(path)
+    with np.load(path) as stored:
+        return dict(stored)

@@ -1,0 +1,233 @@
+"""The kinds of figures: from runs to drawings.
+
+Every drawing takes the items of a figure in their order, of which each has a finished run, and the
+options of its configuration file. It returns drawings by the suffix of their file names.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from experiments import figure_analyses as analyses
+from experiments.cells import Cell
+from fedjax_skew.metrics import classification, skew
+from fedjax_skew.report import bars, figures, heatmaps, names
+from fedjax_skew.report.reference import Row
+from fedjax_skew.report.store import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Drawings = dict[str, "Figure"]
+
+
+class Item(NamedTuple):
+    """One curve, bar or panel with its run."""
+
+    row: Row
+    cell: Cell
+    record: Record
+
+    @property
+    def panel(self) -> str:
+        """Title of its panel; ``{dataset}`` is the data that was used, also in a smaller run."""
+        return self.row.column.format(dataset=names.dataset(self.cell.config.dataset.name))
+
+
+def partitions(items: Sequence[Item], *, columns: int = 3) -> Drawings:
+    """Samples by class and client, one panel a partition. Needs no training."""
+    found = {item.panel: analyses.class_counts(item.cell) for item in items}
+    return {"": heatmaps.partition_heatmaps(found, columns=columns)}
+
+
+def curves(items: Sequence[Item], *, columns: int = 2) -> Drawings:
+    """Test accuracy over rounds."""
+    panels: dict[str, dict[str, Any]] = {}
+    for item in items:
+        rounds, values = item.record.curve("accuracy")
+        panels.setdefault(item.panel, {})[item.row.row] = rounds, 100 * np.asarray(values)
+    return {"": figures.curves(panels, columns=columns)}
+
+
+def sensitivity(
+    items: Sequence[Item], *, which: str, columns: int = 2, log: bool = False
+) -> Drawings:
+    """Accuracy against a hyper-parameter, one panel for each."""
+    panels: dict[str, dict[str, list[Any]]] = {}
+    for item in items:
+        series = panels.setdefault(item.panel, {}).setdefault(item.row.row, [])
+        series.append((float(item.row.extras["x"]), _percent(item, which)))
+    drawn = {
+        panel: {
+            name: (np.array([x for x, _ in points]), np.array([values for _, values in points]))
+            for name, points in series.items()
+        }
+        for panel, series in panels.items()
+    }
+    label = f"test accuracy (%), {names.reported_briefly(which)}"
+    return {"": figures.sensitivity(drawn, columns=columns, log=log, ylabel=label)}
+
+
+def accuracy_bars(items: Sequence[Item], *, which: str, xlabel: str) -> Drawings:
+    """Accuracy by group (the panel of an item) and method."""
+    groups = list(dict.fromkeys(item.panel for item in items))
+    seeds = max(len(_percent(item, which)) for item in items)
+    series: dict[str, np.ndarray] = {}
+    for item in items:
+        values = series.setdefault(item.row.row, np.full((len(groups), seeds), np.nan))
+        values[groups.index(item.panel)] = _percent(item, which)
+    label = f"test accuracy (%), {names.reported_briefly(which)}"
+    return {"": bars.grouped_bars(groups, series, xlabel=xlabel, ylabel=label)}
+
+
+def local_update(items: Sequence[Item], *, clients: Sequence[int], columns: int = 2) -> Drawings:
+    """Accuracy per class of the global model and of local models, with their class counts."""
+    panels = []
+    for item in items:
+        found = analyses.local_update(item.cell)
+        score = 100 * float(classification.accuracy(found["aggregated"][0]))
+        for client in clients:
+            if client >= found["class_counts"].shape[1]:
+                continue
+            title = f"client {client}" if len(clients) > 1 else f"{item.panel}: {score:.1f} %"
+            shown = {
+                "before the local update": analyses.recall(found["before"][0]),
+                "after the local update": analyses.recall(found["after"][0, client]),
+            }
+            panels.append(bars.ClassBars(title, shown, found["class_counts"][0, client]))
+    return {"": bars.class_bars(panels, columns=columns, ylabel="test accuracy (%)")}
+
+
+def aggregation(items: Sequence[Item], *, methods: Sequence[str], local_epochs: int) -> Drawings:
+    """Accuracy per class before averaging (mean of the local models) and after it, by method."""
+    panels: dict[str, dict[str, np.ndarray]] = {"before aggregation": {}, "after aggregation": {}}
+    for method in methods:
+        found = analyses.local_update(items[0].cell, method, local_epochs)
+        before = analyses.recall(found["after"]).mean(1)
+        after = analyses.recall(found["aggregated"])
+        for panel, values in zip(panels.values(), (before, after), strict=True):
+            panel[names.method(method)] = values.T
+    shown = [bars.ClassBars(title, series) for title, series in panels.items()]
+    return {"": bars.class_bars(shown, ylabel="test accuracy (%)")}
+
+
+def confusion(items: Sequence[Item], *, client: int) -> Drawings:
+    """Confusion matrix of one client's model after its local update, first seed."""
+    found = analyses.local_update(items[0].cell)
+    client = min(client, found["class_counts"].shape[1] - 1)
+    roles = skew.class_roles(found["class_counts"][0, client])
+    drawn = heatmaps.confusion_matrix(
+        found["after"][0, client], title=f"client {client}, {items[0].row.row}", roles=roles
+    )
+    return {"": drawn}
+
+
+def tsne(items: Sequence[Item], *, per_class: int = 100) -> Drawings:
+    """t-SNE of the features of test samples, one panel a method, first seed."""
+    panels = {}
+    for item in items:
+        found = analyses.features(item.cell, per_class=per_class)
+        panels[item.row.row] = figures.tsne(found["features"]), found["labels"]
+    return {"": figures.scatter(panels, label="class")}
+
+
+def local_tsne(
+    items: Sequence[Item],
+    *,
+    methods: Sequence[str],
+    local_epochs: int,
+    like: tuple[int, int],
+    per_class: int = 150,
+) -> Drawings:
+    """t-SNE after a local update: a majority, a minority and a missing class of one client.
+
+    Client and classes are those whose counts are nearest in ratio to ``like`` (minority, majority).
+    """
+    cell = items[0].cell
+    client, classes = nearest_client(analyses.class_counts(cell), like)
+    counts = analyses.class_counts(cell)[client]
+    roles = {c: role for c, role in zip(classes, ("missing", "minority", "majority"), strict=True)}
+    named = {c: f"class {c}, {role}: {counts[c]:,} training samples" for c, role in roles.items()}
+    panels = {}
+    for method in methods:
+        found = analyses.features(
+            cell, client=client, method=method, local_epochs=local_epochs, per_class=per_class
+        )
+        mine = np.isin(found["labels"], classes)
+        points = figures.tsne(found["features"][mine])
+        panels[names.method(method)] = points, found["labels"][mine]
+    return {"": figures.scatter(panels, class_names=named, legend_columns=3)}
+
+
+def nearest_client(class_counts: np.ndarray, like: tuple[int, int]) -> tuple[int, list[int]]:
+    """The client, and its missing, minority and majority class, nearest to given counts.
+
+    Args:
+        class_counts: ``[K, C]``.
+        like: wanted counts of the minority and the majority class.
+    """
+    best: tuple[float, int, list[int]] | None = None
+    for client, counts in enumerate(class_counts):
+        vacant, present = np.flatnonzero(counts == 0), np.flatnonzero(counts)
+        majority = int(np.argmax(counts))
+        for minority in present[present != majority]:
+            if not vacant.size:
+                continue
+            pair = np.array([counts[minority], counts[majority]], np.float64)
+            distance = float(np.abs(np.log(pair / np.array(like))).sum())
+            if best is None or distance < best[0]:
+                best = distance, client, [int(vacant[0]), int(minority), majority]
+    if best is None:
+        raise ValueError(
+            "no client of this partition has a missing, a minority and a majority class; this "
+            "figure needs a stronger label skew."
+        )
+    return best[1], best[2]
+
+
+def curves_and_tsne(
+    items: Sequence[Item], *, features_of: Sequence[str], per_class: int = 100
+) -> Drawings:
+    """Curves of all methods, and t-SNE of the features of some."""
+    found = {"_1": curves(items)[""]}
+    some = [item for item in items if item.row.method in features_of]
+    return {**found, "_2": tsne(some, per_class=per_class)[""]} if some else found
+
+
+def blocks(items: Sequence[Item], **training: Any) -> Drawings:
+    """Accuracy and distance of logits when one block of a model is trained again."""
+    found = analyses.retrained_blocks(items[0].cell, **training)
+    changed = [name for name in found if name != "FedAvg"]
+    columns = {
+        "test accuracy (%)": (list(found), "accuracy", 100),
+        "cosine distance of logits": (changed, "cosine", 1),
+        "Euclidean distance of logits": (changed, "euclidean", 1),
+    }
+    panels = {
+        ylabel: {name: factor * found[name][column] for name in shown}
+        for ylabel, (shown, column, factor) in columns.items()
+    }
+    return {"": bars.bar_panels(panels)}
+
+
+KINDS: Mapping[str, Callable[..., Drawings]] = {
+    function.__name__: function
+    for function in (
+        partitions,
+        curves,
+        sensitivity,
+        accuracy_bars,
+        local_update,
+        aggregation,
+        confusion,
+        tsne,
+        local_tsne,
+        curves_and_tsne,
+        blocks,
+    )
+}
+
+
+def _percent(item: Item, which: str) -> np.ndarray:
+    return 100 * np.array(item.record.values("accuracy", which))

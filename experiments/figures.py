@@ -1,0 +1,92 @@
+"""Figures of the papers: which there are, and from finished runs to files."""
+
+import os
+import pathlib
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from configs import figures
+from configs.figures import Figure
+from experiments import figure_drawings
+from experiments.cells import Cell, machines, module, scaled_sentences
+from experiments.figure_drawings import Item
+from fedjax_skew.core import rundir
+from fedjax_skew.report import style
+
+if TYPE_CHECKING:
+    pass
+
+UNTRAINED = ("partitions",)  # kinds that look at partitions only
+
+
+def figure(name: str) -> Figure:
+    """A figure by its name."""
+    return module(name).FIGURE
+
+
+def command(name: str) -> str:
+    """The command that makes a figure or table."""
+    kind = "figure" if name in names() else "table"
+    place = name.replace("/", "_")
+    return f"python -m experiments.reproduce --{kind}={name} --workdir=runs/{place}"
+
+
+def names() -> tuple[str, ...]:
+    """All figures, in the order of the papers."""
+    return figures.names()
+
+
+def write(
+    name: str, cells: Sequence[Cell], workdir: str | os.PathLike[str], command: str = ""
+) -> list[pathlib.Path]:
+    """Draws what is finished: ``<paper>_figure<N>`` as ``.png``, ``.pdf`` and a page ``.md``.
+
+    Returns:
+        The files, none if no run is finished yet.
+    """
+    what, folder = figure(name), pathlib.Path(workdir)
+    items = [Item(row, cell, cell.record()) for cell in cells for row in cell.run.rows]
+    items.sort(key=lambda item: what.place(item.row))
+    done = [item for item in items if what.kind in UNTRAINED or item.record.finished]
+    if not done:
+        return []
+    note = _note(what, cells, len(items) - len(done))
+    stem = name.replace("/", "_")
+    made: list[pathlib.Path] = []
+    for suffix, drawing in figure_drawings.KINDS[what.kind](done, **what.options).items():
+        if note:
+            style.caption(drawing, note)
+        made += style.save(drawing, folder / f"{stem}{suffix}")
+    page = folder / f"{stem}.md"
+    rundir.write_text(page, _page(what, made, done, note, command))
+    return [*made, page]
+
+
+def _note(what: Figure, cells: Sequence[Cell], missing: int) -> str:
+    """What a reader must know who sees the picture alone; empty for the paper's full recipe."""
+    scaled = scaled_sentences(cells)
+    if what.kind in UNTRAINED:
+        scaled = tuple(s for s in scaled if s.startswith(("dataset", "num_clients", "partition")))
+    words = []
+    if scaled:
+        words += ["Smaller than in the paper:", *scaled]
+        if what.kind not in UNTRAINED and not any(s.startswith("seeds:") for s in scaled):
+            words.append(f"seeds: {max(cell.config.num_seeds for cell in cells)}.")
+    if missing:
+        words.append(f"{missing} of its parts are not finished.")
+    return " ".join(words)
+
+
+def _page(
+    what: Figure, made: Sequence[pathlib.Path], items: Sequence[Item], note: str, command: str
+) -> str:
+    lines = [f"### {what.title}", "", what.caption, ""]
+    lines += [f"![{what.title}]({path.name})" for path in made if path.suffix == ".png"]
+    lines += ["", *([note, ""] if note else [])]
+    records = {item.cell.directory: item.record for item in items}
+    notes = [*(f"Chosen here: {text}" for text in what.chosen), *machines(records.values())]
+    lines += [textwrap.fill(f"- {text}", 100, subsequent_indent="  ") for text in notes]
+    if command:
+        lines += ["", "Command:", "", f"    {command}"]
+    return "\n".join(lines) + "\n"
