@@ -25,6 +25,7 @@ def default_config() -> ml_collections.ConfigDict:
     config.dataset.path = ""  # of an .npz file
     config.dataset.seed = 0  # of generated data
     config.dataset.image_size = 0  # of datasets stored as image files; 0 is the dataset's own
+    config.dataset.placement = "device"  # or "host": a round's samples are moved for it
 
     config.partition = "natural"
     config.num_clients = 100
@@ -68,6 +69,7 @@ def default_config() -> ml_collections.ConfigDict:
 
     config.clients_per_chunk = 0  # 0 chooses by backend and model
     config.num_devices = 0  # 0 uses all
+    config.state_placement = "device"  # or "host": where clients' kept state waits for them
     config.conv = "auto"
     config.compute_dtype = "float32"
     config.remat = False
@@ -142,6 +144,7 @@ def _fractions():
 RULES = {
     "dataset.seed": _whole(0),
     "dataset.image_size": _whole(0, 1024),
+    "dataset.placement": _choice("device", "host"),
     "num_clients": _whole(0),
     "participation": _number(0, 1, above=True),
     "server_data.labelled": _number(0, 0.9),
@@ -175,6 +178,7 @@ RULES = {
     "figures": _flag(),
     "clients_per_chunk": _whole(0, 2**20),
     "num_devices": _whole(0, 2**16),
+    "state_placement": _choice("device", "host"),
     "conv": _choice("auto", "patches", "xla"),
     "compute_dtype": _choice("float32", "bfloat16"),
     "remat": _flag(),
@@ -208,6 +212,11 @@ def check(
         raise ValueError(
             f"local_epochs={config.local_epochs} and local_steps={config.local_steps}: exactly one "
             "of the two must be above 0."
+        )
+    if config.eval_train and config.dataset.placement == "host":
+        raise ValueError(
+            "eval_train=True puts the training set on the device; with dataset.placement='host' it "
+            "must be False."
         )
     if config.model not in models.names():
         raise unknown("model", config.model, models.names())

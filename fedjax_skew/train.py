@@ -1,27 +1,22 @@
 """``train_and_evaluate``: one run, from a configuration to a directory of results."""
 
 import contextlib
-import dataclasses
-import functools
+import json
 import pathlib
 import signal
 import time
+import zlib
 from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import tqdm
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from fedjax_skew.config import used_hparams
 from fedjax_skew.core import checkpoint, rundir
-from fedjax_skew.core.evaluate import TestSet, batches, evaluate, evaluate_clients
-from fedjax_skew.core.inspect import local_scores, spread_clients
-from fedjax_skew.core.mesh import replicate
+from fedjax_skew.core.mesh import all_or_none, largest
 from fedjax_skew.core.problem import (
     Phase,
     Problem,
@@ -30,7 +25,8 @@ from fedjax_skew.core.problem import (
     initial_state,
     next_phase,
 )
-from fedjax_skew.core.round import RoundReport, State, run_rounds
+from fedjax_skew.core.programs import Programs, compile_phase, device_arrays, some_clients
+from fedjax_skew.core.round import RoundReport, State
 from fedjax_skew.data.source import Dataset
 from fedjax_skew.methods import Method
 from fedjax_skew.metrics import classification, skew
@@ -76,13 +72,29 @@ def train_and_evaluate(
         Interrupted: on SIGTERM or Ctrl-C, after saving.
     """
     workdir = pathlib.Path(workdir)
-    problem = build(config, dataset=dataset, method=method, module=module)
-    with rundir.owned(workdir):
-        rundir.check_config(workdir, config.to_dict())
+    with contextlib.ExitStack() as stack:
+        with all_or_none():
+            problem = build(config, dataset=dataset, method=method, module=module)
+        with all_or_none():
+            _check_processes(problem)
+            if jax.process_index() == 0:
+                stack.enter_context(rundir.owned(workdir))
+                rundir.check_config(workdir, config.to_dict())
         finished = _finished(workdir, config)
         if finished:
             return finished
         return _Run(problem, workdir, progress).run()
+
+
+def _check_processes(problem: Problem) -> None:
+    """Raises if the processes of a run do not compute the same."""
+    values = problem.config.to_dict()
+    values["dataset"] |= {"data_dir": "", "path": ""}  # These may belong to a host.
+    text = json.dumps([rundir.clean(values), [p.hash for p in problem.partitions]], sort_keys=True)
+    number = zlib.crc32(text.encode()) >> 1
+    high, low = largest(number, -number)
+    if high != -low:
+        raise ValueError("The processes have different configurations or different data.")
 
 
 def _finished(workdir: pathlib.Path, config: ml_collections.ConfigDict) -> dict[str, Any] | None:
@@ -95,38 +107,26 @@ def _finished(workdir: pathlib.Path, config: ml_collections.ConfigDict) -> dict[
     return None
 
 
-@dataclasses.dataclass
-class _Programs:
-    """Compiled functions of one phase."""
-
-    rounds: Any
-    scores: Any
-    clients: Any
-    local: Any
-
-
 class _Run:
     """The loop around compiled rounds: evaluate, write, save."""
 
     def __init__(self, problem: Problem, workdir: pathlib.Path, progress: bool):
         self.problem, self.workdir, self.progress = problem, workdir, progress
         self.config = problem.config
-        self.mesh = problem.phases[0].work.mesh
-        self.data = replicate(problem.data, self.mesh)
-        self.keys = replicate(problem.keys, self.mesh)
-        self.tests = self._test_sets()
+        self.arrays = device_arrays(problem)
         self.groups = np.stack([self._groups(p.class_counts) for p in problem.partitions])
         self.compile_seconds = 0.0
         self.class_counts = np.asarray(problem.data.class_counts)
-        self.stop_signal = ""
+        self.stop_signal = 0
         self.initial_hash = ""
 
     def run(self) -> dict[str, Any]:
-        state = replicate(initial_state(self.problem), self.mesh)
+        state = initial_state(self.problem)
         self.initial_hash = fingerprint(state.params)
         state = self._restore(state)
         first = int(state.round)
-        self.lines = rundir.read_lines(self.workdir / "metrics.jsonl", first)
+        path = self.workdir / "metrics.jsonl"
+        self.lines = rundir.read_lines(path, first, repair=jax.process_index() == 0)
         self.seconds = self.lines[-1]["seconds"] if self.lines else 0.0
         self._draw_partition()
         with contextlib.ExitStack() as stack:
@@ -147,19 +147,22 @@ class _Run:
                 if int(state.round) < phase.last:
                     state = self._run_phase(phase, state)
                 if int(state.round) == phase.last and phase is not self.problem.phases[-1]:
-                    state = replicate(next_phase(self.problem, phase, state), self.mesh)
+                    state = next_phase(self.problem, phase, state)
         return self._finish(state)
 
     def _run_phase(self, phase: Phase, state: State) -> State:
-        programs = self._compile(phase, state)
+        began = time.time()
+        self.bar.set_postfix_str("compiling")
+        programs = compile_phase(self.problem, phase, state, self.arrays)
+        self.compile_seconds += time.time() - began
+        self.bar.set_postfix_str("")
         saved_at, saved_round = time.time(), int(state.round)
         while int(state.round) < phase.last:
             began, first = time.time(), int(state.round)
             every = self.config.eval_every
             until = min(first // every * every + every, phase.last)
-            state, report = programs.rounds(state, self.data, self.keys, jnp.int32(until))
+            state, report = programs.rounds(state, until)
             done = int(state.round)
-            report = jax.tree.map(lambda r, n=done - first: np.asarray(r)[:n], report)
             self._check_finite(phase, report, first)
             if done % every == 0 or done == self.config.rounds:
                 self._evaluate(phase, programs, state, report, began)
@@ -168,48 +171,22 @@ class _Run:
             due = (
                 done - saved_round >= wait if wait else time.time() - saved_at > CHECKPOINT_SECONDS
             )
-            if due or self.stop_signal or done == phase.last:
+            # Processes save together and stop together, whichever of them was asked to.
+            due, stop = largest(due, self.stop_signal)
+            if due or stop or done == phase.last:
                 self._save(state)
                 saved_at, saved_round = time.time(), done
-            if self.stop_signal and done < self.config.rounds:
+            if stop and done < self.config.rounds:
                 raise Interrupted(
-                    f"Stopped by {self.stop_signal} after round {done} of {self.config.rounds}; "
-                    "the same command goes on from there."
+                    f"Stopped by {signal.Signals(stop).name} after round {done} of "
+                    f"{self.config.rounds}; the same command goes on from there."
                 )
         return state
 
-    def _compile(self, phase: Phase, state: State) -> _Programs:
-        began = time.time()
-        self.bar.set_postfix_str("compiling")
-        everywhere = NamedSharding(self.mesh, P())
-        length = min(self.config.eval_every, phase.last - phase.first)
-        rounds = jax.jit(
-            functools.partial(run_rounds, phase.work, length),
-            donate_argnums=0,
-            out_shardings=everywhere,
-        )
-        compiled = rounds.lower(state, self.data, self.keys, jnp.int32(0)).compile()
-        scores = jax.jit(functools.partial(evaluate, phase.work), out_shardings=everywhere)
-        evaluated = scores.lower(
-            state, self.data, self.keys, self.tests, jnp.bool_(False)
-        ).compile()
-        clients = None
-        if phase.method.personal and self.config.eval_clients:
-            clients = jax.jit(
-                functools.partial(evaluate_clients, phase.work), out_shardings=everywhere
-            )
-        local = None
-        if self.config.eval_local:
-            local = jax.jit(functools.partial(local_scores, phase.work), out_shardings=everywhere)
-        self.compile_seconds += time.time() - began
-        self.bar.set_postfix_str("")
-        return _Programs(compiled, evaluated, clients, local)
-
     def _evaluate(
-        self, phase: Phase, programs: _Programs, state: State, report: RoundReport, began: float
+        self, phase: Phase, programs: Programs, state: State, report: RoundReport, began: float
     ) -> None:
-        final = jnp.bool_(int(state.round) == self.config.rounds)
-        test, *train = programs.scores(state, self.data, self.keys, self.tests, final)
+        test, *train = programs.scores(state, int(state.round) == self.config.rounds)
         line: dict[str, Any] = {"round": int(state.round), "seconds": 0.0}
         line |= summary.score_columns(
             np.asarray(test.confusion), np.asarray(test.loss), self.groups
@@ -217,18 +194,16 @@ class _Run:
         if train:
             line["train_accuracy"] = classification.accuracy(np.asarray(train[0].confusion))
         if programs.clients:
-            who = spread_clients(self.problem.facts.num_clients, self.config.eval_clients)
-            own = programs.clients(state, self.data, self.keys, self.tests[0], who).confusion
-            counts = self.class_counts[:, np.asarray(who)]
+            own = programs.clients(state).confusion
+            counts = self.class_counts[:, some_clients(self.problem, "eval_clients")]
             line |= summary.personal_columns(np.asarray(own), counts)
         if programs.local:
-            who = spread_clients(self.problem.facts.num_clients, self.config.eval_local)
-            found = programs.local(state, self.data, self.keys, self.tests[0], who)
+            found = programs.local(state)
             line |= summary.local_columns(
                 np.asarray(found.before.confusion),
                 np.asarray(found.after.confusion),
                 np.asarray(found.deviating),
-                self.class_counts[:, np.asarray(who)],
+                self.class_counts[:, some_clients(self.problem, "eval_local")],
             )
         line |= {
             "train_loss": report.loss[-1],
@@ -325,8 +300,8 @@ class _Run:
                 round_ == current.last and current is not self.problem.phases[-1]
             ):
                 if round_ == current.last:
-                    return made._replace(round=jnp.int32(round_))
-                made = replicate(next_phase(self.problem, current, made), self.mesh)
+                    return made
+                made = next_phase(self.problem, current, made)
                 current = self.problem.phases[self.problem.phases.index(current) + 1]
             return made
 
@@ -337,14 +312,6 @@ class _Run:
         checkpoint.save(
             self.workdir / "checkpoints", int(state.round), state, self.config.keep_checkpoints
         )
-
-    def _test_sets(self) -> tuple[TestSet, ...]:
-        dataset, size = self.problem.dataset, self.config.eval_batch_size
-        count = self.mesh.devices.size
-        sets = [batches(dataset.x_test, dataset.y_test, size, count)]
-        if self.config.eval_train:
-            sets.append(batches(dataset.x_train, dataset.y_train, size, count))
-        return jax.device_put(tuple(sets), NamedSharding(self.mesh, P("clients")))
 
     def _groups(self, class_counts: np.ndarray) -> np.ndarray:
         sizes = class_counts.sum(0)
@@ -397,8 +364,10 @@ class _Run:
         def ask(number, frame):
             if self.stop_signal:
                 raise KeyboardInterrupt
-            self.stop_signal = signal.Signals(number).name
-            self.bar.write(f"{self.stop_signal}: finishing the running rounds, then saving.")
+            self.stop_signal = number
+            self.bar.write(
+                f"{signal.Signals(number).name}: finishing the running rounds, then saving."
+            )
 
         try:
             old = {s: signal.signal(s, ask) for s in (signal.SIGTERM, signal.SIGINT)}

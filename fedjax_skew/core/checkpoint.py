@@ -12,8 +12,10 @@ import shutil
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
+from fedjax_skew.core.mesh import largest
 from fedjax_skew.core.rundir import write_json
 
 FORMAT = 1
@@ -47,25 +49,63 @@ def restore(directory: pathlib.Path, like: Any) -> tuple[int, Any] | None:
 
     Args:
         directory: the run's ``checkpoints``.
-        like: ``round -> tree`` of arrays with the shapes, types and shardings to restore to.
+        like: ``round -> tree`` of arrays with the shapes, types and shardings to restore to; a leaf
+            without a sharding is restored as numpy. Below ``kept`` the second axis may have another
+            length: rows that are padding are added or left out.
     """
+    # Of several processes the first one looks; all must restore the same.
+    (found,) = largest(_newest_whole(directory) + 1 if jax.process_index() == 0 else 0)
+    if found == 0:
+        return None
+    round_, path = found - 1, directory / str(found - 1)
+    target = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=getattr(a, "sharding", None)),
+        like(round_),
+    )
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            _check_shapes(checkpointer.metadata(path.absolute()).item_metadata.tree, target)
+            tree = checkpointer.restore(path.absolute(), target, strict=False)
+    except (ValueError, KeyError, OSError) as error:
+        raise ValueError(
+            f"checkpoint {str(path)!r} does not fit this configuration or version: "
+            f"{str(error).splitlines()[0]} Delete the directory to start again."
+        ) from error
+    return round_, jax.tree.map(_fit, tree, target)
+
+
+def _newest_whole(directory: pathlib.Path) -> int:
     for round_ in rounds(directory):
         path = directory / str(round_)
         problem = _problem(path)
         if problem is None:
-            target = jax.tree.map(
-                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), like(round_)
-            )
-            try:
-                with ocp.StandardCheckpointer() as checkpointer:
-                    return round_, checkpointer.restore(path.absolute(), target)
-            except (ValueError, KeyError, OSError) as error:
-                raise ValueError(
-                    f"checkpoint {str(path)!r} does not fit this configuration or version: "
-                    f"{str(error).splitlines()[0]} Delete the directory to start again."
-                ) from error
+            return round_
         _log.warning("Checkpoint %s is damaged (%s); trying the one before it.", path, problem)
-    return None
+    return -1
+
+
+def _check_shapes(saved: Any, target: Any) -> None:
+    """Raises if an array differs in more than the number of kept rows."""
+
+    def shapes(tree):
+        found = {}
+        for keys, leaf in jax.tree_util.tree_leaves_with_path(tree):
+            name = jax.tree_util.keystr(keys, simple=True, separator=".")
+            shape = tuple(leaf.shape)
+            found[name] = (shape[0], *shape[2:]) if name.startswith("kept.") else shape
+        return found
+
+    old, new = shapes(saved), shapes(target)
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            raise ValueError(f"{name} has shape {old.get(name)}, not {new.get(name)}.")
+
+
+def _fit(leaf: Any, target: Any) -> Any:
+    """Arrays of the host are writable and without padding; those of devices are so already."""
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    return np.require(leaf[tuple(slice(n) for n in target.shape)], requirements="W")
 
 
 def _seal(path: pathlib.Path) -> pathlib.Path:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew import trees
 from fedjax_skew.core.keys import Stream, stream_keys
 from fedjax_skew.core.local import Broadcast, Item, make_client
 from fedjax_skew.core.round import RoundWork, State
@@ -70,7 +69,10 @@ def evaluate_clients(
     test: TestSet,
     clients: jax.Array,
 ) -> Scores:
-    """Scores ``[S, k, ...]`` of the own models of the clients ``[k]``."""
+    """Scores ``[S, k, ...]`` of the own models of the clients ``[k]``.
+
+    ``state.kept`` holds the rows ``[S, k, ...]`` of these clients.
+    """
     personal = work.local.method.personal
     assert personal is not None
     lr = jnp.asarray(work.schedule(state.round), jnp.float32)
@@ -79,10 +81,11 @@ def evaluate_clients(
         seed, params, stats, server, kept, key = args
         sent = Broadcast(params, stats, server, lr, key)
 
-        def one(k):
-            return personal(client_at(work, data, sent, trees.index(kept, k), seed, k, state.round))
+        def one(args):
+            k, kept = args
+            return personal(client_at(work, data, sent, kept, seed, k, state.round))
 
-        return jax.lax.map(one, clients)
+        return jax.lax.map(one, (clients, kept))
 
     seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
     client_keys = stream_keys(keys, Stream.CLIENT, state.round)
@@ -105,8 +108,7 @@ def client_at(
     round_: jax.Array,
 ) -> Client:
     """Client ``k`` of a seed outside of a round: it may look at its data but takes no steps."""
-    size = data.offsets[seed, k + 1] - data.offsets[seed, k]
-    trips = -(-size // work.local.facts.batch_size)
+    trips = -(-data.size(seed, k) // work.local.facts.batch_size)
     return make_client(work.local, data, sent, kept, Item(seed, k, jnp.int32(0)), round_, trips)
 
 
@@ -127,6 +129,12 @@ def _evaluated(work, state: State, data, keys, final) -> PyTree:
         sent = Broadcast(params, stats, server, jnp.float32(0), client_key)
 
         def sum_clients(fn):
+            if data.x is None:
+                raise ValueError(
+                    f"method={method.name!r} evaluates with the data of all clients, which "
+                    "dataset.placement='host' does not bring to the device; it must be 'device'."
+                )
+
             def at(k):
                 return fn(client_at(work, data, sent, None, seed, k, state.round))
 

@@ -33,7 +33,10 @@ class LocalScores(NamedTuple):
 def local_models(
     work: RoundWork, state: State, data: FederatedData, keys: jax.Array, clients: jax.Array
 ) -> tuple[PyTree, PyTree]:
-    """Models ``[S, k, ...]`` of the clients ``[k]`` after the local training of the next round."""
+    """Models ``[S, k, ...]`` of the clients ``[k]`` after the local training of the next round.
+
+    ``state.kept`` holds their rows.
+    """
     # A server that hands the stacked client models back; everything else is the ordinary round.
     method = dataclasses.replace(
         work.local.method,
@@ -44,9 +47,8 @@ def local_models(
     facts = dataclasses.replace(work.local.facts, cohort_size=clients.shape[0])
     local = dataclasses.replace(work.local, method=method, facts=facts)
     work = dataclasses.replace(work, local=local)
-    kept = jax.tree.map(lambda a: a[:, clients], state.kept)
     cohort = jnp.tile(clients, (keys.shape[0], 1))
-    after, _, _ = run_cohort(work, state._replace(kept=kept), data, keys, cohort)
+    after, _, _ = run_cohort(work, state, data, keys, cohort)
     return after.params, after.stats
 
 

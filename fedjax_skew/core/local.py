@@ -148,8 +148,8 @@ def make_client(
 ) -> Client:
     """The client's view of a round; ``batch_trips`` bounds its loops over the data."""
     counts = data.class_counts[item.seed, item.client]
-    offset = data.offsets[item.seed, item.client]
-    num_samples = data.offsets[item.seed, item.client + 1] - offset
+    offset = data.start(item.seed, item.client)
+    num_samples = data.size(item.seed, item.client)
     size = work.facts.batch_size
 
     def fold(fn, init, key=None, batches=0):
@@ -213,8 +213,8 @@ def train_client(
     """
     method, facts = work.method, work.facts
     client = make_client(work, data, broadcast, kept.method, item, round_, trips.batches)
-    offset = data.offsets[item.seed, item.client]
-    num_samples = data.offsets[item.seed, item.client + 1] - offset
+    offset = data.start(item.seed, item.client)
+    num_samples = data.size(item.seed, item.client)
     per_epoch = work.batches_per_epoch(num_samples)
 
     def fetch(index, key):

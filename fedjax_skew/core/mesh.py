@@ -1,9 +1,16 @@
-"""Devices: one mesh axis ``clients`` over all of them."""
+"""Devices and processes: one mesh axis ``clients`` over all devices of all processes."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+
+PyTree = Any
 
 
 def client_mesh(num_devices: int = 0) -> Mesh:
@@ -14,9 +21,57 @@ def client_mesh(num_devices: int = 0) -> Mesh:
             f"num_devices={num_devices} is more than this machine has; it must be 0 (all) or at "
             f"most {len(devices)}."
         )
+    if jax.process_count() > 1 and num_devices not in (0, len(devices)):
+        raise ValueError(
+            f"num_devices={num_devices} leaves devices out, which {jax.process_count()} processes "
+            "cannot do; it must be 0 (all)."
+        )
     return Mesh(np.array(devices[: num_devices or len(devices)]), ("clients",))
 
 
-def replicate(tree, mesh: Mesh):
+def place(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
+    """Puts arrays on the mesh; of several processes each gives the same arrays, whole."""
+    sharding = NamedSharding(mesh, spec)
+    if jax.process_count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def put(a):
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(put(jax.random.key_data(a)))
+        a = np.asarray(a)
+        return jax.make_array_from_callback(a.shape, sharding, lambda part: a[part])
+
+    return jax.tree.map(put, tree)
+
+
+def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """Puts a copy of every array on every device of the mesh."""
-    return jax.device_put(tree, NamedSharding(mesh, P()))
+    return place(tree, mesh, P())
+
+
+def fetch(tree: PyTree) -> PyTree:
+    """Replicated arrays as numpy, which every process may compute with by itself."""
+    return jax.tree.map(np.asarray, tree)
+
+
+def largest(*values: int) -> tuple[int, ...]:
+    """Each of the values at its largest over all processes; all of them must ask."""
+    if jax.process_count() == 1:
+        return values
+    found = multihost_utils.process_allgather(np.array(values, np.int32))
+    return tuple(int(v) for v in found.max(0))
+
+
+@contextlib.contextmanager
+def all_or_none() -> Iterator[None]:
+    """Either every process gets through the block, or all of them raise ``ValueError``."""
+    error: ValueError | None = None
+    try:
+        yield
+    except ValueError as found:
+        error = found
+    (failed,) = largest(jax.process_index() + 1 if error else 0)
+    if error:
+        raise error
+    if failed:
+        raise ValueError(f"Process {failed - 1} could not go on; its own message says why.")

@@ -14,9 +14,10 @@ import optax
 
 from fedjax_skew import models, trees
 from fedjax_skew.config import check
+from fedjax_skew.core.kept import spread
 from fedjax_skew.core.keys import Stream, seed_keys, stream_keys
 from fedjax_skew.core.local import Kept, LocalWork
-from fedjax_skew.core.mesh import client_mesh
+from fedjax_skew.core.mesh import client_mesh, fetch, replicate
 from fedjax_skew.core.round import RoundWork, State
 from fedjax_skew.data import augment, source
 from fedjax_skew.data.federated import FederatedData, federate
@@ -196,8 +197,8 @@ def initial_state(problem: Problem) -> State:
 
 
 def phase_state(problem: Problem, phase: Phase, params: Any, stats: Any) -> State:
-    """The state of a phase that starts from given models ``[S, ...]``."""
-    method, facts = phase.method, problem.facts
+    """The state of a phase that starts from given models ``[S, ...]``, where it belongs."""
+    method, mesh = phase.method, phase.work.mesh
     server = kept = None
     if method.init:
         states = [method.init(setup) for setup in setups(problem, phase, params, stats)]
@@ -209,12 +210,10 @@ def phase_state(problem: Problem, phase: Phase, params: Any, stats: Any) -> Stat
     if phase.work.local.keep_momentum:
         momentum = jax.vmap(phase.work.local.optimizer.init)(params)
 
-    def per_client(leaf):
-        shape = (leaf.shape[0], facts.num_clients, *leaf.shape[1:])
-        return jnp.broadcast_to(leaf[:, None], shape).copy()
-
-    kept = jax.tree.map(per_client, Kept(kept, momentum))
-    return State(params, stats, server, kept, jnp.int32(phase.first))
+    placement = problem.config.state_placement
+    kept = spread(Kept(kept, momentum), problem.facts.num_clients, mesh, placement)
+    params, stats, server, first = replicate((params, stats, server, np.int32(phase.first)), mesh)
+    return State(params, stats, server, kept, first)
 
 
 def setups(problem: Problem, phase: Phase, params: Any, stats: Any) -> list[Setup]:
@@ -237,14 +236,15 @@ def next_phase(problem: Problem, ended: Phase, state: State) -> State:
     """Carries a state over the border between two phases."""
     phase = problem.phases[problem.phases.index(ended) + 1]
     assert ended.method.then is not None
+    params, stats, server = fetch((state.params, state.stats, state.server))
     made = [
         ended.method.then.transition(
             setup,
             setup.params,
             setup.stats,
-            trees.index(state.server, s),
+            trees.index(server, s),
         )
-        for s, setup in enumerate(setups(problem, ended, state.params, state.stats))
+        for s, setup in enumerate(setups(problem, ended, params, stats))
     ]
     params, stats = (trees.stack(list(part)) for part in zip(*made, strict=True))
     return phase_state(problem, phase, params, stats)

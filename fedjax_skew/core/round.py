@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from fedjax_skew import trees
 from fedjax_skew.core.cohort import sample_cohort, schedule
+from fedjax_skew.core.kept import BY_CLIENT, put_rows, take_rows
 from fedjax_skew.core.keys import Stream, stream_keys
 from fedjax_skew.core.local import (
     Broadcast,
@@ -42,15 +43,22 @@ class State(NamedTuple):
         params: global parameters ``[S, ...]``.
         stats: running statistics ``[S, ...]``.
         server: the method's server state ``[S, ...]``.
-        kept: the clients' kept state ``[S, K, ...]``.
+        kept: ``Kept``, the clients' state ``[S, K, ...]``; see ``core.kept``.
         round: int32, rounds done.
     """
 
     params: PyTree
     stats: PyTree
     server: PyTree
-    kept: Kept
+    kept: PyTree
     round: jax.Array
+
+
+def state_shardings(mesh: Mesh) -> State:
+    """Where a state lives: kept rows are divided over the devices, all else is on each of them."""
+    everywhere: Any = NamedSharding(mesh, P())
+    kept = NamedSharding(mesh, BY_CLIENT)
+    return State(everywhere, everywhere, everywhere, kept, everywhere)
 
 
 class RoundReport(NamedTuple):
@@ -160,11 +168,16 @@ def run_round(
     facts = work.local.facts
     cohort_keys = stream_keys(keys, Stream.COHORT, state.round)
     cohort = sample_cohort(cohort_keys, facts.num_clients, facts.cohort_size)
-    rows = jnp.arange(keys.shape[0])[:, None]
-    kept = jax.tree.map(lambda k: k[rows, cohort], state.kept)
-    model_state, kept, report = run_cohort(work, state._replace(kept=kept), data, keys, cohort)
-    kept = jax.tree.map(lambda k, new: k.at[rows, cohort].set(new), state.kept, kept)
-    return model_state._replace(kept=kept), report
+    return run_kept(work, state, data, keys, cohort)
+
+
+def run_kept(
+    work: RoundWork, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
+) -> tuple[State, RoundReport]:
+    """Trains the clients ``cohort [S, M]``; ``state.kept`` holds all clients' rows."""
+    rows = take_rows(work.mesh, state.kept, cohort)
+    new, rows, report = run_cohort(work, state._replace(kept=rows), data, keys, cohort)
+    return new._replace(kept=put_rows(work.mesh, state.kept, cohort, rows)), report
 
 
 def run_cohort(
@@ -175,7 +188,7 @@ def run_cohort(
     num_seeds, size = cohort.shape
     devices = work.mesh.devices.size
     rows = jnp.arange(num_seeds)[:, None]
-    num_samples = data.offsets[rows, cohort + 1] - data.offsets[rows, cohort]
+    num_samples = data.size(rows, cohort)
     steps = local.num_steps(num_samples)
     items, slots, places = schedule(cohort, steps, devices, work.clients_per_chunk)
     lr = jnp.asarray(work.schedule(state.round), jnp.float32)
@@ -187,7 +200,7 @@ def run_cohort(
         stream_keys(keys, Stream.CLIENT, state.round),
     )
     flat = jax.tree.map(lambda k: k.reshape(num_seeds * size, *k.shape[2:]), state.kept)
-    kept = jax.tree.map(lambda k: k[jnp.minimum(slots, num_seeds * size - 1)], flat)
+    dealt = jax.tree.map(lambda k: k[jnp.minimum(slots, num_seeds * size - 1)], flat)
 
     train = jax.shard_map(
         functools.partial(_train_device, local),
@@ -196,7 +209,7 @@ def run_cohort(
         out_specs=(P(), P("clients"), P()),
         check_vma=False,
     )
-    sums, outs, executed = train(items, kept, broadcast, data, state.round)
+    sums, outs, executed = train(items, dealt, broadcast, data, state.round)
 
     def unchunk(o):  # An upload may be empty, so no size is left to be inferred.
         flat = o.reshape(math.prod(o.shape[:3]), *o.shape[3:])
@@ -229,7 +242,7 @@ def _train_device(
     @jax.jit  # Traced once although its shapes are asked for before it is used.
     def train(items, kept):
         """Clients of one chunk ``[c]``."""
-        sizes = data.offsets[items.seed, items.client + 1] - data.offsets[items.seed, items.client]
+        sizes = data.size(items.seed, items.client)
         passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.facts.batch_size)
         trips = Trips(jnp.max(items.num_steps), jnp.max(passes))
         sent = one if axis is None else jax.tree.map(lambda a: a[items.seed], one)
@@ -322,8 +335,8 @@ def _server_step(
             round=state.round,
             lr=lr,
             key=key,
-            labelled=(data.x[labelled], data.labels[labelled]) if method.labelled else None,
-            unlabelled=data.unlabelled_x[unlabelled] if method.unlabelled else None,
+            labelled=data.server_labelled(labelled) if method.labelled else None,
+            unlabelled=data.server_unlabelled(unlabelled) if method.unlabelled else None,
         )
         if method.absorb:
             rnd = dataclasses.replace(rnd, state=method.absorb(rnd))

@@ -27,8 +27,10 @@ MAY_CHANGE = (
     "figures",
     "clients_per_chunk",
     "num_devices",
+    "state_placement",
     "dataset.data_dir",
     "dataset.path",
+    "dataset.placement",
 )
 
 
@@ -130,8 +132,8 @@ def differences(old: dict[str, Any], config: dict[str, Any]) -> list[str]:
     ]
 
 
-def read_lines(path: pathlib.Path, up_to: int) -> list[dict[str, Any]]:
-    """Lines of ``metrics.jsonl`` up to a round; later or torn ones are removed from the file."""
+def read_lines(path: pathlib.Path, up_to: int, *, repair: bool = True) -> list[dict[str, Any]]:
+    """Lines of ``metrics.jsonl`` up to a round; ``repair`` removes later or torn ones."""
     if not path.exists():
         return []
     lines = []
@@ -143,7 +145,8 @@ def read_lines(path: pathlib.Path, up_to: int) -> list[dict[str, Any]]:
         if line["round"] > up_to:
             break
         lines.append(line)
-    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+    if repair:
+        write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
     return lines
 
 

@@ -6,28 +6,30 @@ Several seeds share the samples and have one index table each.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from fedjax_skew.data.partition import Partition
 
-Array = jax.Array | np.ndarray
+Array = Any  # of JAX, or of numpy on the host
 
 
 class FederatedData(NamedTuple):
     """Arrays of a federated training set for ``S`` seeds and ``K`` clients.
 
     Attributes:
-        x: samples ``[N, ...]`` as stored.
+        x: samples ``[N, ...]`` as stored; None, with labels and order, if they are elsewhere.
         labels: int32 ``[N]``.
         order: int32 ``[S, n]``, sample ids sorted by (client, class).
         offsets: int32 ``[S, K + 1]``.
         class_counts: int32 ``[S, K, C]``.
-        labelled: int32 ``[S, a]``, ids of the server's labelled samples in ``x``.
-        unlabelled: int32 ``[S, u]``, ids of the server's unlabelled samples in ``unlabelled_x``.
-        unlabelled_x: samples ``[U, ...]``; ``x`` itself unless another dataset was named.
+        labelled: int32 ``[S, a]``, ids of the server's labelled samples.
+        unlabelled: int32 ``[S, u]``, ids of the server's unlabelled samples.
+        labelled_x: samples that ``labelled`` counts in, or None for ``x``.
+        labelled_labels: their labels, or None for ``labels``.
+        unlabelled_x: samples that ``unlabelled`` counts in, or None for ``x``.
+        starts: int32 ``[S, K]``, where clients begin in ``order``, or None for their offsets.
     """
 
     x: Array
@@ -37,7 +39,28 @@ class FederatedData(NamedTuple):
     class_counts: Array
     labelled: Array
     unlabelled: Array
-    unlabelled_x: Array
+    labelled_x: Array | None = None
+    labelled_labels: Array | None = None
+    unlabelled_x: Array | None = None
+    starts: Array | None = None
+
+    def size(self, seed: Array, client: Array) -> Array:
+        """Number of a client's samples."""
+        return self.offsets[seed, client + 1] - self.offsets[seed, client]
+
+    def start(self, seed: Array, client: Array) -> Array:
+        """Where a client begins in ``order``."""
+        return (self.offsets if self.starts is None else self.starts)[seed, client]
+
+    def server_labelled(self, ids: Array) -> tuple[Array, Array]:
+        """Samples and labels of the server by its ids ``[a]``."""
+        if self.labelled_x is None or self.labelled_labels is None:
+            return self.x[ids], self.labels[ids]
+        return self.labelled_x[ids], self.labelled_labels[ids]
+
+    def server_unlabelled(self, ids: Array) -> Array:
+        """Samples of the server by its ids ``[u]``."""
+        return (self.x if self.unlabelled_x is None else self.unlabelled_x)[ids]
 
 
 def federate(
@@ -55,7 +78,7 @@ def federate(
     order = np.stack([np.pad(p.order, (0, width - len(p.order))) for p in partitions])
     labelled = np.stack([p.labelled for p in partitions])
     if unlabelled_x is None:
-        unlabelled_x, unlabelled = x, np.stack([p.unlabelled for p in partitions])
+        unlabelled = np.stack([p.unlabelled for p in partitions])
     else:
         unlabelled = np.tile(np.arange(len(unlabelled_x), dtype=np.int32), (len(partitions), 1))
     return FederatedData(
@@ -66,5 +89,5 @@ def federate(
         np.stack([p.class_counts for p in partitions]).astype(np.int32),
         labelled.astype(np.int32),
         unlabelled.astype(np.int32),
-        unlabelled_x,
+        unlabelled_x=unlabelled_x,
     )

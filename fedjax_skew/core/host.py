@@ -1,0 +1,232 @@
+"""Rounds whose samples, or whose clients' kept state, wait on the host: one round at a time.
+
+``dataset.placement="host"``: the device holds the samples of two cohorts, the one that trains and
+the next one, which a thread gathers meanwhile. Their number is that of the largest possible cohort,
+so shapes never change. ``state_placement="host"``: the device holds the kept rows of one cohort.
+Every process of a run over several hosts has all samples and all kept rows in its memory.
+"""
+
+import concurrent.futures
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from fedjax_skew.core.cohort import sample_cohort
+from fedjax_skew.core.kept import put_host_rows, take_host_rows
+from fedjax_skew.core.keys import Stream, stream_keys
+from fedjax_skew.core.mesh import fetch, replicate
+from fedjax_skew.core.round import (
+    RoundReport,
+    RoundWork,
+    State,
+    run_cohort,
+    run_kept,
+    state_shardings,
+)
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.methods.base import Method
+
+_BLOCK = 64  # rounds whose cohorts are drawn together, so that draws seldom wait for a round
+
+
+class Samples(NamedTuple):
+    """Samples ``[S * W, ...]`` and labels ``[S * W]`` of some clients, one after another a seed."""
+
+    x: Any
+    labels: Any
+
+
+def tables(data: FederatedData, methods: Sequence[Method]) -> FederatedData:
+    """What stays on the device without the clients' samples: sizes, and the server's samples."""
+    small = data._replace(x=None, labels=None, order=None)
+    if any(m.labelled for m in methods):
+        ids = np.unique(data.labelled)
+        small = small._replace(
+            labelled=np.searchsorted(ids, data.labelled).astype(np.int32),
+            labelled_x=data.x[ids],
+            labelled_labels=data.labels[ids],
+        )
+    if any(m.unlabelled for m in methods) and data.unlabelled_x is None:
+        ids = np.unique(data.unlabelled)
+        small = small._replace(
+            unlabelled=np.searchsorted(ids, data.unlabelled).astype(np.int32),
+            unlabelled_x=data.x[ids],
+        )
+    return small
+
+
+def width(data: FederatedData, cohort_size: int) -> int:
+    """W, the samples of the largest cohort there can be."""
+    sizes = np.sort(np.diff(data.offsets, axis=1), axis=1)
+    return int(sizes[:, -cohort_size:].sum(1, dtype=np.int64).max())
+
+
+def gather(data: FederatedData, cohort: np.ndarray, width: int) -> Samples:
+    """Copies the samples of the clients ``cohort [S, M]``; rows beyond them stay zero."""
+    shape = (len(cohort) * width, *data.x.shape[1:])
+    samples = Samples(np.zeros(shape, data.x.dtype), np.zeros(shape[0], np.int32))
+    for seed, clients in enumerate(cohort):
+        bounds = [data.offsets[seed, k : k + 2] for k in clients]
+        ids = np.concatenate([data.order[seed, first:last] for first, last in bounds])
+        part = slice(seed * width, seed * width + len(ids))
+        # Modes other than "raise" write without a buffer in between.
+        np.take(data.x, ids, axis=0, out=samples.x[part], mode="clip")
+        samples.labels[part] = data.labels[ids]
+    return samples
+
+
+def with_samples(small: FederatedData, samples: Samples, cohort: jax.Array) -> FederatedData:
+    """``tables`` and the samples of a cohort as data of which only that cohort may be used."""
+    seeds = jnp.arange(len(cohort))[:, None]
+    sizes = small.size(seeds, cohort)
+    shape = small.class_counts.shape[:2]
+    starts = jnp.zeros(shape, jnp.int32).at[seeds, cohort].set(jnp.cumsum(sizes, 1) - sizes)
+    order = jnp.arange(samples.labels.shape[0], dtype=jnp.int32).reshape(len(cohort), -1)
+    return small._replace(x=samples.x, labels=samples.labels, order=order, starts=starts)
+
+
+def on_host(state: State) -> bool:
+    """Whether a state's kept rows are numpy."""
+    return any(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(state.kept))
+
+
+class HostRounds:
+    """``(state, until) -> (state, reports)`` as ``run_rounds``, with a loop on the host.
+
+    Args:
+        work: how rounds run.
+        state: a state, for its shapes; kept rows in numpy stay there and are changed in place.
+        source: the samples on the host, or None if ``data`` has them.
+        data: what is on the devices.
+        local_keys: one PRNG key a seed, of this process.
+        keys: the same on the devices of all processes.
+    """
+
+    def __init__(
+        self,
+        work: RoundWork,
+        state: State,
+        source: FederatedData | None,
+        data: FederatedData,
+        local_keys: jax.Array,
+        keys: jax.Array,
+    ):
+        self._work, self._data, self._keys = work, data, keys
+        self._feed = _Feed(work, source, local_keys)
+        self._kept_here = on_host(state)
+        shardings = state_shardings(work.mesh)
+        everywhere = shardings.round
+        if self._kept_here:
+            shardings = shardings._replace(kept=everywhere)
+        step = jax.jit(
+            functools.partial(_step, work, self._kept_here),
+            donate_argnums=0,
+            out_shardings=(shardings, everywhere),
+        )
+        cohort, samples = self._feed.shapes()
+        if self._kept_here:
+            rows = jax.eval_shape(take_host_rows, state.kept, cohort)
+            rows = jax.tree.map(
+                lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere), rows
+            )
+            state = state._replace(kept=rows)
+        self._step: Callable[..., Any] = step.lower(state, data, keys, cohort, samples).compile()
+
+    def __call__(self, state: State, until: int) -> tuple[State, RoundReport]:
+        """Runs rounds up to ``until``; reports ``[until - state.round, ...]`` are numpy."""
+        reports = []
+        for round_ in range(int(state.round), until):
+            cohort, placed, samples = self._feed.take(round_)
+            kept = state.kept
+            if self._kept_here:
+                rows = replicate(take_host_rows(kept, cohort), self._work.mesh)
+                state = state._replace(kept=rows)
+            state, report = self._step(state, self._data, self._keys, placed, samples)
+            if self._kept_here:
+                put_host_rows(kept, cohort, state.kept)
+                state = state._replace(kept=kept)
+            reports.append(fetch(report))
+            fine = reports[-1].params_finite.all() and not reports[-1].nonfinite.any()
+            if self._work.stop_nonfinite and not fine:
+                break
+        return state, jax.tree.map(lambda *r: np.stack(r), *reports)
+
+
+def _step(
+    work: RoundWork,
+    kept_here: bool,
+    state: State,
+    data: FederatedData,
+    keys: jax.Array,
+    cohort: jax.Array,
+    samples: Samples | None,
+) -> tuple[State, RoundReport]:
+    """One round; with ``kept_here``, kept rows are the cohort's on the way in and out."""
+    if samples is not None:
+        data = with_samples(data, samples, cohort)
+    if not kept_here:
+        return run_kept(work, state, data, keys, cohort)
+    state, rows, report = run_cohort(work, state, data, keys, cohort)
+    return state._replace(kept=rows), report
+
+
+class _Feed:
+    """Cohorts and their samples by round; the next one is made in a thread."""
+
+    def __init__(self, work: RoundWork, source: FederatedData | None, keys: jax.Array):
+        self._work, self._source, self._keys = work, source, keys
+        self._size = work.local.facts.cohort_size
+        self._width = width(source, self._size) if source else 0
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+        self._next: tuple[int, concurrent.futures.Future] | None = None
+        self._drawn: tuple[int, np.ndarray] | None = None
+        facts = work.local.facts
+
+        def draw(rounds):
+            def one(round_):
+                stream = stream_keys(keys, Stream.COHORT, round_)
+                return sample_cohort(stream, facts.num_clients, facts.cohort_size)
+
+            return jax.vmap(one)(rounds)
+
+        self._draw = jax.jit(draw)
+
+    def take(self, round_: int) -> tuple[np.ndarray, jax.Array, Samples | None]:
+        """The cohort ``[S, M]`` on the host and on the devices, and its samples there."""
+        ahead, self._next = self._next, None
+        made = ahead[1] if ahead and ahead[0] == round_ else self._start(round_)
+        result = made.result()
+        self._next = round_ + 1, self._start(round_ + 1)
+        return result
+
+    def shapes(self) -> tuple[Any, Any]:
+        """Shapes of what ``take`` puts on the devices."""
+        everywhere = NamedSharding(self._work.mesh, P())
+
+        def shaped(shape, dtype):
+            return jax.ShapeDtypeStruct(shape, dtype, sharding=everywhere)
+
+        seeds = len(self._keys)
+        cohort = shaped((seeds, self._size), np.int32)
+        if self._source is None:
+            return cohort, None
+        length, x = seeds * self._width, self._source.x
+        return cohort, Samples(shaped((length, *x.shape[1:]), x.dtype), shaped((length,), np.int32))
+
+    def _start(self, round_: int) -> concurrent.futures.Future:
+        return self._thread.submit(self._make, round_)
+
+    def _make(self, round_: int) -> tuple[np.ndarray, jax.Array, Samples | None]:
+        block, at = divmod(round_, _BLOCK)
+        if self._drawn is None or self._drawn[0] != block:
+            rounds = np.arange(block * _BLOCK, (block + 1) * _BLOCK, dtype=np.int32)
+            self._drawn = block, np.asarray(self._draw(rounds))
+        cohort = self._drawn[1][at]
+        samples = gather(self._source, cohort, self._width) if self._source else None
+        return cohort, *replicate((cohort, samples), self._work.mesh)

@@ -1,0 +1,117 @@
+"""What clients keep between rounds: ``[S, K, ...]``, shared out over devices or on the host.
+
+On devices the client axis is divided over the mesh and padded to a multiple of its size, so each of
+D devices holds K / D rows. A round moves the rows of its cohort only.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from fedjax_skew.core.mesh import replicate
+
+PyTree = Any
+BY_CLIENT = P(None, "clients")
+
+
+def spread(template: PyTree, num_clients: int, mesh: Mesh, placement: str) -> PyTree:
+    """Gives every client a copy of its seed's template ``[S, ...]``.
+
+    Args:
+        template: what one client of each seed starts with.
+        num_clients: K.
+        mesh: devices.
+        placement: ``device``, or ``host`` for writable numpy. Zeros on the host take memory only
+            when a row is first written.
+    """
+    if placement == "host":
+        return jax.tree.map(lambda leaf: _on_host(np.asarray(leaf), num_clients), template)
+    rows = -(-num_clients // mesh.devices.size) * mesh.devices.size
+
+    def copies(tree):
+        def broadcast(leaf):
+            return jnp.broadcast_to(leaf[:, None], (leaf.shape[0], rows, *leaf.shape[1:]))
+
+        return jax.tree.map(broadcast, tree)
+
+    return jax.jit(copies, out_shardings=NamedSharding(mesh, BY_CLIENT))(replicate(template, mesh))
+
+
+def take_rows(mesh: Mesh, kept: PyTree, cohort: jax.Array) -> PyTree:
+    """Rows ``[S, M, ...]`` of the clients ``cohort [S, M]``, in a traced function."""
+    if mesh.devices.size == 1:
+        return _rows(kept, cohort)
+
+    def on_device(kept, cohort):
+        def mine(leaf):
+            local, own = _local(leaf, cohort)
+            rows = leaf[jnp.arange(len(cohort))[:, None], jnp.where(own, local, 0)]
+            rows = jnp.where(own.reshape(*own.shape, *[1] * (leaf.ndim - 2)), rows, 0)
+            # Exactly one device adds something other than zero; flags are added as integers.
+            return jax.lax.psum(rows, "clients").astype(leaf.dtype)
+
+        return jax.tree.map(mine, kept)
+
+    return jax.shard_map(
+        on_device, mesh=mesh, in_specs=(BY_CLIENT, P()), out_specs=P(), check_vma=False
+    )(kept, cohort)
+
+
+def put_rows(mesh: Mesh, kept: PyTree, cohort: jax.Array, rows: PyTree) -> PyTree:
+    """``kept`` with new rows ``[S, M, ...]`` of the cohort, in a traced function."""
+    if mesh.devices.size == 1:
+        seeds = jnp.arange(len(cohort))[:, None]
+        return jax.tree.map(lambda k, new: k.at[seeds, cohort].set(new), kept, rows)
+
+    def on_device(kept, cohort, rows):
+        def mine(leaf, new):
+            local, own = _local(leaf, cohort)
+            at = jnp.where(own, local, leaf.shape[1])
+            return leaf.at[jnp.arange(len(cohort))[:, None], at].set(new, mode="drop")
+
+        return jax.tree.map(mine, kept, rows)
+
+    return jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(BY_CLIENT, P(), P()),
+        out_specs=BY_CLIENT,
+        check_vma=False,
+    )(kept, cohort, rows)
+
+
+def take_host_rows(kept: PyTree, cohort: np.ndarray) -> PyTree:
+    """``take_rows`` for kept state in numpy."""
+    return _rows(kept, cohort)
+
+
+def put_host_rows(kept: PyTree, cohort: np.ndarray, rows: PyTree) -> None:
+    """``put_rows`` for kept state in numpy, in place."""
+    seeds = np.arange(len(cohort))[:, None]
+
+    def write(leaf, new):
+        leaf[seeds, cohort] = np.asarray(new)
+
+    jax.tree.map(write, kept, rows)
+
+
+def _rows(kept: PyTree, cohort: Any) -> PyTree:
+    seeds = np.arange(len(cohort))[:, None]
+    return jax.tree.map(lambda leaf: leaf[seeds, cohort], kept)
+
+
+def _local(leaf: jax.Array, cohort: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Places of the cohort in this device's rows, and which of them are here."""
+    local = cohort - jax.lax.axis_index("clients") * leaf.shape[1]
+    return local, (local >= 0) & (local < leaf.shape[1])
+
+
+def _on_host(leaf: np.ndarray, num_clients: int) -> np.ndarray:
+    shape = (leaf.shape[0], num_clients, *leaf.shape[1:])
+    if not leaf.any():
+        return np.zeros(shape, leaf.dtype)
+    return np.broadcast_to(leaf[:, None], shape).copy()

@@ -1,0 +1,141 @@
+"""The compiled functions of one phase, wherever its samples and kept state are."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from fedjax_skew.core import host
+from fedjax_skew.core.evaluate import Scores, TestSet, batches, evaluate, evaluate_clients
+from fedjax_skew.core.inspect import LocalScores, local_scores, spread_clients
+from fedjax_skew.core.kept import take_host_rows, take_rows
+from fedjax_skew.core.mesh import place, replicate
+from fedjax_skew.core.problem import Phase, Problem
+from fedjax_skew.core.round import RoundReport, RoundWork, State, run_rounds, state_shardings
+from fedjax_skew.data.federated import FederatedData
+
+
+class Arrays(NamedTuple):
+    """What stays on the devices during a run; see ``device_arrays``."""
+
+    data: FederatedData
+    keys: jax.Array
+    tests: tuple[TestSet, ...]
+
+
+class Programs(NamedTuple):
+    """Functions of a state.
+
+    Attributes:
+        rounds: ``(state, until) -> (state, reports)``; the state that goes in is used up.
+        scores: ``(state, final) -> Scores`` of the test set, and of the training set if wanted.
+        clients: own models of the clients ``some_clients(problem, "eval_clients")``, or None.
+        local: the clients ``some_clients(problem, "eval_local")`` around a local update, or None.
+    """
+
+    rounds: Callable[[State, int], tuple[State, RoundReport]]
+    scores: Callable[[State, bool], tuple[Scores, ...]]
+    clients: Callable[[State], Scores] | None
+    local: Callable[[State], LocalScores] | None
+
+
+def device_arrays(problem: Problem) -> Arrays:
+    """Puts on the devices what the configuration wants there."""
+    config, dataset = problem.config, problem.dataset
+    mesh = problem.phases[0].work.mesh
+    sets = [(dataset.x_test, dataset.y_test)]
+    if config.eval_train:
+        sets.append((dataset.x_train, dataset.y_train))
+    size = config.eval_batch_size
+    tests = tuple(batches(x, labels, size, mesh.devices.size) for x, labels in sets)
+    data = problem.data
+    if config.dataset.placement == "host":
+        data = host.tables(data, [phase.method for phase in problem.phases])
+    data, keys = replicate((data, problem.keys), mesh)
+    return Arrays(data, keys, place(tests, mesh, P("clients")))
+
+
+def some_clients(problem: Problem, field: str) -> np.ndarray:
+    """As many clients ``[k]`` as the field says, spread evenly over all of them."""
+    return np.asarray(spread_clients(problem.facts.num_clients, problem.config[field]))
+
+
+def compile_phase(problem: Problem, phase: Phase, state: State, arrays: Arrays) -> Programs:
+    """Compiles rounds and evaluation for states like ``state``."""
+    config = problem.config
+    clients = local = None
+    if phase.method.personal and config.eval_clients:
+        who = some_clients(problem, "eval_clients")
+        clients = _look(evaluate_clients, problem, phase.work, arrays, who)
+    if config.eval_local:
+        who = some_clients(problem, "eval_local")
+        local = _look(local_scores, problem, phase.work, arrays, who)
+    scores = _scores(phase.work, state, arrays)
+    return Programs(_rounds(problem, phase, state, arrays), scores, clients, local)
+
+
+def _rounds(problem: Problem, phase: Phase, state: State, arrays: Arrays) -> Callable[..., Any]:
+    data, keys, _ = arrays
+    if data.x is None or host.on_host(state):
+        source = problem.data if data.x is None else None
+        return host.HostRounds(phase.work, state, source, data, problem.keys, keys)
+    length = min(problem.config.eval_every, phase.last - phase.first)
+    shardings = state_shardings(phase.work.mesh)
+    fn = jax.jit(
+        functools.partial(run_rounds, phase.work, length),
+        donate_argnums=0,
+        out_shardings=(shardings, shardings.round),
+    )
+    compiled = fn.lower(state, data, keys, np.int32(0)).compile()
+
+    def rounds(state, until):
+        first = int(state.round)
+        state, report = compiled(state, data, keys, np.int32(until))
+        done = int(state.round) - first
+        return state, jax.tree.map(lambda r: np.asarray(r)[:done], report)
+
+    return rounds
+
+
+def _scores(work: RoundWork, state: State, arrays: Arrays) -> Callable[..., Any]:
+    everywhere = NamedSharding(work.mesh, P())
+    fn = jax.jit(functools.partial(evaluate, work), out_shardings=everywhere)
+    state = state._replace(kept=None)
+    compiled = fn.lower(state, *arrays, np.bool_(False)).compile()
+    return lambda state, final: compiled(state._replace(kept=None), *arrays, np.bool_(final))
+
+
+def _look(
+    fn: Callable[..., Any], problem: Problem, work: RoundWork, arrays: Arrays, who: np.ndarray
+) -> Callable[[State], Any]:
+    """``state -> fn(...)`` about the clients ``who [k]``."""
+    data, keys, tests = arrays
+    cohort = np.tile(who, (len(problem.seeds), 1))
+    samples = None
+    if data.x is None:
+        longest = int(problem.data.size(np.arange(len(cohort))[:, None], cohort).sum(1).max())
+        samples = replicate(host.gather(problem.data, cohort, longest), work.mesh)
+
+    def look(kept_here, state, data, keys, test, samples):
+        if samples is not None:
+            data = host.with_samples(data, samples, cohort)
+        if not kept_here:
+            state = state._replace(kept=take_rows(work.mesh, state.kept, jnp.asarray(cohort)))
+        return fn(work, state, data, keys, test, jnp.asarray(who))
+
+    everywhere = NamedSharding(work.mesh, P())
+    jitted = jax.jit(look, static_argnums=0, out_shardings=everywhere)
+
+    def run(state):
+        kept_here = host.on_host(state)
+        if kept_here:
+            rows = replicate(take_host_rows(state.kept, cohort), work.mesh)
+            state = state._replace(kept=rows)
+        return jitted(kept_here, state, data, keys, tests[0], samples)
+
+    return run
