@@ -147,8 +147,8 @@ def local_tsne(
     cell = items[0].cell
     client, classes = nearest_client(analyses.class_counts(cell), like)
     counts = analyses.class_counts(cell)[client]
-    roles = {c: role for c, role in zip(classes, ("missing", "minority", "majority"), strict=True)}
-    named = {c: f"class {c}, {role}: {counts[c]:,} training samples" for c, role in roles.items()}
+    roles = ("missing", "minority", "majority")
+    named = {c: f"{role} ({counts[c]:,})" for c, role in zip(classes, roles, strict=True)}
     panels = {}
     for method in methods:
         found = analyses.features(
@@ -157,7 +157,7 @@ def local_tsne(
         mine = np.isin(found["labels"], classes)
         points = figures.tsne(found["features"][mine])
         panels[names.method(method)] = points, found["labels"][mine]
-    return {"": figures.scatter(panels, class_names=named, legend_columns=3)}
+    return {"": figures.scatter(panels, class_names=named, label="class (training samples)")}
 
 
 def nearest_client(class_counts: np.ndarray, like: tuple[int, int]) -> tuple[int, list[int]]:
@@ -201,8 +201,8 @@ def blocks(items: Sequence[Item], **training: Any) -> Drawings:
     changed = [name for name in found if name != "FedAvg"]
     columns = {
         "test accuracy (%)": (list(found), "accuracy", 100),
-        "cosine distance of logits": (changed, "cosine", 1),
-        "Euclidean distance of logits": (changed, "euclidean", 1),
+        "cosine distance": (changed, "cosine", 1),
+        "Euclidean distance": (changed, "euclidean", 1),
     }
     panels = {
         ylabel: {name: factor * found[name][column] for name in shown}

@@ -34,7 +34,7 @@ FIGURE = figures.Figure(
         for partition, label in _SKEWS.items()
     ),
     recipe=recipe.config,
-    options={"which": recipe.REPORTED, "xlabel": "label skew (to the right: stronger)"},
+    options={"which": recipe.REPORTED, "xlabel": "label skew (smaller α or β: stronger)"},
     smoke="partition=iid,quantity(alpha=8),quantity(alpha=2),dirichlet(beta=1.0),dirichlet(beta=0.2)",
 )
 

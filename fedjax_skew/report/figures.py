@@ -125,7 +125,6 @@ def scatter(
     *,
     class_names: Mapping[int, str] | Sequence[str] = (),
     columns: int = 2,
-    legend_columns: int = 11,
     label: str = "",
 ) -> "Figure":
     """Points of the plane by class, for example a t-SNE of features.
@@ -134,8 +133,7 @@ def scatter(
         panels: by title, ``(points [N, 2], labels [N])``; classes have one look in all panels.
         class_names: names for the classes; ids when left out.
         columns: most panels side by side.
-        legend_columns: most names side by side.
-        label: what the names are, before them.
+        label: what the names are.
     """
     classes = sorted({int(label) for _, labels in panels.values() for label in np.asarray(labels)})
     figure, axes = style.panels(len(panels), columns=columns, height=3.0)
@@ -158,9 +156,7 @@ def scatter(
         axis.grid(False)
         for spine in axis.spines.values():
             spine.set_visible(True)
-    style.legend(
-        figure, axes, columns=legend_columns, markerscale=1.6, handletextpad=0.1, title=label
-    )
+    style.legend(figure, axes, columns=10, markerscale=1.6, handletextpad=0.1, title=label)
     return figure
 
 

@@ -184,3 +184,28 @@ def test_importing_the_figures_does_not_import_matplotlib():
         "assert not {'matplotlib', 'sklearn', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_bar_panels_keep_a_look_by_name_and_show_seeds():
+    figure = bars.bar_panels({"a (%)": {"x": [1.0, 3.0], "y": [4.0, 4.0]}, "b": {"y": [7.0]}})
+    figure.draw_without_rendering()
+    first, second = figure.axes
+    assert [bar.get_height() for bar in first.patches] == [2.0, 4.0]
+    assert first.patches[1].get_facecolor() == second.patches[0].get_facecolor()
+    assert (first.get_ylabel(), second.get_ylabel()) == ("a (%)", "b")
+    assert [label.get_text() for label in first.get_xticklabels()] == ["x", "y"]
+
+
+def test_a_caption_stays_inside_the_figure():
+    figure = bars.grouped_bars(["x"], {"a": [1]})
+    style.caption(figure, "dataset.name: mnist instead of cifar10. " * 8)
+    figure.draw_without_rendering()
+    box = figure._supxlabel.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and "\n" in figure.get_supxlabel()
+
+
+def test_scatter_names_classes_by_number():
+    panels = {"FedLC": (rng().normal(size=(4, 2)), np.array([2, 2, 7, 7]))}
+    figure = figures.scatter(panels, class_names={2: "rare", 7: "frequent"}, label="class")
+    assert legend_names(figure) == ["rare", "frequent"]
+    assert figure.legends[0].get_title().get_text() == "class"
