@@ -4,6 +4,7 @@ import errno
 import os
 import pathlib
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from fedjax_skew.config import default_config
 from fedjax_skew.errors import unknown
 from fedjax_skew.train import Diverged, Interrupted
 
+EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_DIVERGED = 3
 EXIT_DISK = 4
@@ -50,18 +52,20 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         except Interrupted as error:
             _end(str(error), EXIT_INTERRUPTED)
         except KeyboardInterrupt:
-            _end(
+            _end_alone(
                 "Stopped at once; the same command goes on from the last checkpoint.",
                 EXIT_INTERRUPTED,
             )
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            _end(
-                f"The disk is full ({error}); free some space and run the same command to go on "
-                "from the last checkpoint.",
-                EXIT_DISK,
-            )
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                _end_alone(
+                    f"The disk is full ({error}); free some space and run the same command to go "
+                    "on from the last checkpoint.",
+                    EXIT_DISK,
+                )
+            if jax.distributed.is_initialized():
+                _end_alone(traceback.format_exc(), EXIT_FAILED)
+            raise
 
     app.run(guarded, flags_parser=_parse)
 
@@ -105,6 +109,15 @@ def _wrong_field(argv: Sequence[str]) -> ValueError | None:
                 return unknown(parent, name, node if hasattr(node, "keys") else ())
             node = node[name]
     return None
+
+
+def _end_alone(message: str, code: int) -> NoReturn:
+    """Ends where other processes of the run do not know of it: at once, so that they end too."""
+    if jax.distributed.is_initialized():
+        print(message, file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(code)
+    _end(message, code)
 
 
 def _end(message: str, code: int) -> NoReturn:

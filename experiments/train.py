@@ -4,9 +4,15 @@
         --config.method=fedlc --config.rounds=50
 
 Names of what exists: ``--list=methods|datasets|partitions|models``.
+
+One run over several processes, each with its devices: the same command in each of them, with
+``--coordinator=HOST:PORT --num_processes=N --process_id=I``, or with ``--distributed`` where JAX
+knows the scheduler (Slurm, Open MPI, Kubernetes, Cloud TPU). All read the data, all must see the
+workdir, only process 0 writes results; checkpoints are written by all.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 from absl import flags
@@ -24,6 +30,10 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
 _LIST = flags.DEFINE_enum(
     "list", None, ["methods", "datasets", "partitions", "models"], "Prints names and ends."
 )
+_COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which process this is.", lower_bound=0)
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "How many there are.", lower_bound=1)
+_DISTRIBUTED = flags.DEFINE_bool("distributed", False, "Asks the scheduler for these three.")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -35,12 +45,42 @@ def main(argv: Sequence[str]) -> None:
         return
     if not _WORKDIR.value:
         raise ValueError("workdir is not set; name the directory of the run with --workdir=DIR.")
+    join_processes()
     devices = jax.devices()
     print(
         f"process {jax.process_index()} of {jax.process_count()}, {len(devices)} x "
         f"{devices[0].device_kind}"
     )
     result = train_and_evaluate(_CONFIG.value, _WORKDIR.value)
+    if jax.process_index() == 0:
+        report(result)
+
+
+def join_processes() -> None:
+    """Makes this process one of several, if flags say so; before anything asks for devices."""
+    given = {
+        "coordinator": _COORDINATOR.value,
+        "num_processes": _NUM_PROCESSES.value,
+        "process_id": _PROCESS_ID.value,
+    }
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) == len(given) and not _DISTRIBUTED.value:
+        return
+    if missing and not _DISTRIBUTED.value:
+        raise ValueError(
+            f"{missing[0]} is not set; coordinator, num_processes and process_id go together."
+        )
+    try:
+        jax.distributed.initialize(*given.values())
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"The processes cannot find each other ({' '.join(str(error).split())}); name "
+            "them with --coordinator=HOST:PORT --num_processes=N --process_id=I."
+        ) from None
+
+
+def report(result: dict[str, Any]) -> None:
+    """Prints the end of a run."""
     if result.pop("resumed_finished", False):
         print(f"{_WORKDIR.value} is finished already; nothing to do.")
     accuracy = result["accuracy"]

@@ -49,19 +49,16 @@ def restore(directory: pathlib.Path, like: Any) -> tuple[int, Any] | None:
 
     Args:
         directory: the run's ``checkpoints``.
-        like: ``round -> tree`` of arrays with the shapes, types and shardings to restore to; a leaf
-            without a sharding is restored as numpy. Below ``kept`` the second axis may have another
-            length: rows that are padding are added or left out.
+        like: ``round -> tree`` of arrays with the shapes, types and shardings to restore to; numpy
+            becomes numpy. Below ``kept`` the second axis may have another length: rows that are
+            padding are added or left out.
     """
     # Of several processes the first one looks; all must restore the same.
     (found,) = largest(_newest_whole(directory) + 1 if jax.process_index() == 0 else 0)
     if found == 0:
         return None
     round_, path = found - 1, directory / str(found - 1)
-    target = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=getattr(a, "sharding", None)),
-        like(round_),
-    )
+    target = jax.tree.map(_described, like(round_))
     try:
         with ocp.StandardCheckpointer() as checkpointer:
             _check_shapes(checkpointer.metadata(path.absolute()).item_metadata.tree, target)
@@ -99,6 +96,12 @@ def _check_shapes(saved: Any, target: Any) -> None:
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
             raise ValueError(f"{name} has shape {old.get(name)}, not {new.get(name)}.")
+
+
+def _described(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
 def _fit(leaf: Any, target: Any) -> Any:
