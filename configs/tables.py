@@ -26,6 +26,8 @@ from fedjax_skew.report.reference import Row
 # Fields that say where and how fast a run is computed, not what.
 PLACE = (
     "dataset.data_dir",
+    "dataset.placement",
+    "state_placement",
     "checkpoint_every",
     "keep_checkpoints",
     "tensorboard",

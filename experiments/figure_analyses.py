@@ -85,7 +85,7 @@ def features(
     client: int = -1,
     method: str = "",
     local_epochs: int = 0,
-    per_class: int = 100,
+    per_class: int,
 ) -> Arrays:
     """Features of as many test samples of every class, by the last model of the first seed.
 
@@ -191,6 +191,7 @@ def restored(cell: Cell) -> tuple[Problem, State]:
     """The problem of a finished run, and the state after its last round, on one device."""
     config = cell.config.copy_and_resolve_references()
     config.num_devices = 1
+    config.dataset.placement = config.state_placement = "device"
     made = problem.build(config)
     mesh = made.phases[0].work.mesh
     like = replicate(problem.initial_state(made), mesh)

@@ -123,7 +123,7 @@ def confusion(items: Sequence[Item], *, client: int) -> Drawings:
     return {"": drawn}
 
 
-def tsne(items: Sequence[Item], *, per_class: int = 100) -> Drawings:
+def tsne(items: Sequence[Item], *, per_class: int = 60) -> Drawings:
     """t-SNE of the features of test samples, one panel a method, first seed."""
     panels = {}
     for item in items:
@@ -187,7 +187,7 @@ def nearest_client(class_counts: np.ndarray, like: tuple[int, int]) -> tuple[int
 
 
 def curves_and_tsne(
-    items: Sequence[Item], *, features_of: Sequence[str], per_class: int = 100
+    items: Sequence[Item], *, features_of: Sequence[str], per_class: int = 60
 ) -> Drawings:
     """Curves of all methods, and t-SNE of the features of some."""
     found = {"_1": curves(items)[""]}

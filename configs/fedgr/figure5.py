@@ -8,7 +8,7 @@ The whole figure, and one of its runs::
 
 Chosen here, because the paper does not say:
 
-- Three labels a client; the runs are those of Table 2. 100 test samples a class.
+- Three labels a client; the runs are those of Table 2. 60 test samples a class.
 """
 
 import ml_collections

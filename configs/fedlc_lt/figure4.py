@@ -46,7 +46,7 @@ FIGURE = figures.Figure(
     ),
     recipe=recipe.config,
     options={"which": recipe.REPORTED},
-    smoke="x=1,5,15,10,40,25,100,200,0.1,0.4",
+    smoke="x=5,10,25,100,0.1,0.4",
 )
 
 

@@ -9,7 +9,7 @@ The whole figure, and one of its runs::
 
 Chosen here, because the paper does not say:
 
-- Methods: those of Table 1, whose runs these are; the features of FedAvg and FedLF are shown, 100
+- Methods: those of Table 1, whose runs these are; the features of FedAvg and FedLF are shown, 60
   test samples a class.
 """
 

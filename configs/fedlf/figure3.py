@@ -40,6 +40,7 @@ FIGURE = figures.Figure(
     ),
     recipe=recipe.config,
     options={"which": recipe.REPORTED, "log": True},
+    smoke="x=0.0001,0.01,1",
 )
 
 

@@ -140,7 +140,8 @@ def scatter(
     for axis, (title, (points, labels)) in zip(axes, panels.items(), strict=True):
         points, labels = np.asarray(points), np.asarray(labels)
         for index, number in enumerate(classes):
-            color, marker, _, _ = style.look(index)
+            color = style.CLASS_COLORS[index % len(style.CLASS_COLORS)]
+            marker = style.MARKERS[index % len(style.MARKERS)]
             mine = points[labels == number]
             axis.scatter(
                 mine[:, 0],
@@ -178,5 +179,5 @@ def tsne(features: Array, *, seed: int = 0, perplexity: float = 30.0) -> np.ndar
     perplexity = min(perplexity, max((len(features) - 1) / 3, 1.0))
     model = manifold.TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
     # On few points threads mostly wait for each other, for seconds on a busy machine.
-    with threadpoolctl.threadpool_limits(1 if len(features) < 1000 else None):
+    with threadpoolctl.threadpool_limits(1 if len(features) <= 2000 else None):
         return model.fit_transform(features)

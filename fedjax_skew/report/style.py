@@ -26,6 +26,11 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h", "d")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oooo")
+# For many classes at once: Tol's muted colours and black.
+CLASS_COLORS = (
+    *("#332288", "#CC6677", "#44AA99", "#DDCC77", "#88CCEE", "#882255", "#117733", "#AA4499"),
+    *("#999933", "#000000"),
+)
 SEQUENTIAL = "Blues"  # white at zero, monotone in lightness
 WIDTH = 6.6  # inches, the text width of a page
 DPI = 200

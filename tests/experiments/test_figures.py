@@ -118,4 +118,4 @@ def test_a_run_without_its_checkpoint_is_one_sentence(tmp_path):
     (cell,) = cells.plan("fedlc/figure2", tmp_path, scale="smoke", changes=SMALL)
     finish(cell, [0.5])
     with pytest.raises(ValueError, match="no checkpoint of round 8"):
-        figure_analyses.features(cell)
+        figure_analyses.features(cell, per_class=1)
