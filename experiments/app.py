@@ -1,8 +1,8 @@
 """What all binaries share: clear endings, and compiled programs kept between runs."""
 
-import errno
 import os
 import pathlib
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from absl import app, flags, logging
 
 import configs
 from fedjax_skew.config import default_config
+from fedjax_skew.core import rundir
 from fedjax_skew.errors import unknown
 from fedjax_skew.train import Diverged, Interrupted
 
@@ -21,6 +22,8 @@ EXIT_BAD_INPUT = 2
 EXIT_DIVERGED = 3
 EXIT_DISK = 4
 EXIT_INTERRUPTED = 130
+_DEBUG = "FEDJAX_SKEW_DEBUG"
+_TOGETHER = (ValueError, Diverged, Interrupted)  # All processes of a run end with these.
 
 
 def cache_programs() -> None:
@@ -41,33 +44,48 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             _end(f"{argv[1]!r} is not a flag; values are given as --flag=value.", EXIT_BAD_INPUT)
         cache_programs()
         logging.set_verbosity(logging.WARNING)
+        # orbax logs, with a traceback, what it also raises.
+        logging.get_absl_logger().addFilter(lambda record: "orbax" not in record.pathname)
+        # SIGTERM ends like Ctrl-C; a running training sets its own handlers, which save first.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             main(argv)
-        except ValueError as error:
-            if os.environ.get("FEDJAX_SKEW_DEBUG"):
+        except (Exception, KeyboardInterrupt) as error:
+            found = ending(error)
+            if found is None:
+                if jax.distributed.is_initialized():
+                    _end_alone(traceback.format_exc(), EXIT_FAILED)
                 raise
-            _end(str(error), EXIT_BAD_INPUT)
-        except Diverged as error:
-            _end(str(error), EXIT_DIVERGED)
-        except Interrupted as error:
-            _end(str(error), EXIT_INTERRUPTED)
-        except KeyboardInterrupt:
-            _end_alone(
-                "Stopped at once; the same command goes on from the last checkpoint.",
-                EXIT_INTERRUPTED,
-            )
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                _end_alone(
-                    f"The disk is full ({error}); free some space and run the same command to go "
-                    "on from the last checkpoint.",
-                    EXIT_DISK,
-                )
-            if jax.distributed.is_initialized():
-                _end_alone(traceback.format_exc(), EXIT_FAILED)
-            raise
+            if found[1] == EXIT_BAD_INPUT and os.environ.get(_DEBUG):
+                raise
+            together = isinstance(error, _TOGETHER) and found[1] != EXIT_DISK
+            (_end if together else _end_alone)(*found)
 
     app.run(guarded, flags_parser=_parse)
+
+
+def ending(error: BaseException) -> tuple[str, int] | None:
+    """The sentence and the exit code for what a user can mend or caused; None for anything else."""
+    if isinstance(error, Diverged):
+        return str(error), EXIT_DIVERGED
+    if isinstance(error, Interrupted):
+        return str(error), EXIT_INTERRUPTED
+    if isinstance(error, KeyboardInterrupt):
+        text = "Stopped at once; the same command goes on from the last checkpoint."
+        return text, EXIT_INTERRUPTED
+    if rundir.disk_is_full(error):
+        text = "free some space and run the same command to go on from the last checkpoint."
+        return f"The disk is full; {text}", EXIT_DISK
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        fields = "clients_per_chunk, batch_size, eval_batch_size, num_seeds or eval_every"
+        reason = str(error).split("\n")[0][:200] or type(error).__name__
+        return f"The memory is too small ({reason}); lower {fields}.", EXIT_BAD_INPUT
+    if isinstance(error, OSError) and error.filename:
+        text = f"{str(error.filename)!r} cannot be used ({error.strerror}); name another."
+        return text, EXIT_BAD_INPUT
+    if isinstance(error, ValueError):
+        return str(error), EXIT_BAD_INPUT
+    return None
 
 
 def _parse(argv: Sequence[str]) -> list[str]:

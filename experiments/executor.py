@@ -6,7 +6,6 @@ keeps two processes from computing the same cell.
 """
 
 import contextlib
-import errno
 import pathlib
 import signal
 import sys
@@ -53,7 +52,7 @@ def run_cell(
     except (Interrupted, KeyboardInterrupt):
         raise
     except Exception as error:  # Whatever one cell does must not end the others.
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if rundir.disk_is_full(error):
             raise
         return fail(directory, sentence(error))
     (directory / store.FAILURE).unlink(missing_ok=True)

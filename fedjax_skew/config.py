@@ -1,5 +1,6 @@
 """The configuration of a run: defaults, and checks that speak before anything is compiled."""
 
+import itertools
 import math
 from typing import Any
 
@@ -8,6 +9,7 @@ import ml_collections
 from fedjax_skew import methods, models
 from fedjax_skew.data import augment, partition
 from fedjax_skew.errors import unknown
+from fedjax_skew.methods.checks import LARGEST
 
 SCHEDULES = ("constant", "exponential", "cosine", "step")
 
@@ -23,6 +25,8 @@ def default_config() -> ml_collections.ConfigDict:
     config.dataset.name = "synthetic(1,1)"
     config.dataset.data_dir = ""  # TFDS's directory, or the manual directory of other layouts
     config.dataset.path = ""  # of an .npz file
+    config.dataset.num_classes = 0  # of an .npz file; 0 is one more than its largest label
+    config.dataset.synsets = ""  # 12 folders of imagenet_subset12, by commas; "" takes all
     config.dataset.seed = 0  # of generated data
     config.dataset.image_size = 0  # of datasets stored as image files; 0 is the dataset's own
     config.dataset.placement = "device"  # or "host": a round's samples are moved for it
@@ -94,10 +98,10 @@ def smoke(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     return config
 
 
-def _number(low: float, high: float = math.inf, *, above: bool = False):
+def _number(low: float, high: float = LARGEST, *, above: bool = False):
     """Rule: a finite number in ``[low, high]``, or ``(low, high]`` with ``above``."""
     words = f"a number {'above' if above else 'of at least'} {low:g}"
-    words += f" and at most {high:g}" if high < math.inf else ""
+    words += f" and at most {high:g}"
 
     def fits(value):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -120,6 +124,10 @@ def _choice(*names: str):
     return (lambda value: value in names), "one of " + ", ".join(names)
 
 
+def _text():
+    return (lambda value: isinstance(value, str)), "a text"
+
+
 def _flag():
     return (lambda value: isinstance(value, bool)), "True or False"
 
@@ -127,7 +135,8 @@ def _flag():
 def _thresholds():
     def fits(value):
         return (
-            len(value) == 2
+            isinstance(value, (tuple, list))
+            and len(value) == 2
             and all(isinstance(v, (int, float)) and math.isfinite(v) for v in value)
             and value[0] >= value[1] >= 0
         )
@@ -136,12 +145,25 @@ def _thresholds():
 
 
 def _fractions():
-    return (lambda v: all(isinstance(f, (int, float)) and 0 < f < 1 for f in v)), (
-        "fractions between 0 and 1"
-    )
+    def fits(value):
+        numbers = isinstance(value, (tuple, list)) and all(
+            isinstance(f, (int, float)) and 0 < f < 1 for f in value
+        )
+        return numbers and all(a < b for a, b in itertools.pairwise(value))
+
+    return fits, "rising fractions between 0 and 1"
 
 
 RULES = {
+    "method": _text(),
+    "model": _text(),
+    "partition": _text(),
+    "augment": _text(),
+    "dataset.name": _text(),
+    "dataset.data_dir": _text(),
+    "dataset.path": _text(),
+    "dataset.num_classes": _whole(0, 1_000_000),
+    "dataset.synsets": _text(),
     "dataset.seed": _whole(0),
     "dataset.image_size": _whole(0, 1024),
     "dataset.placement": _choice("device", "host"),
@@ -149,6 +171,7 @@ RULES = {
     "participation": _number(0, 1, above=True),
     "server_data.labelled": _number(0, 0.9),
     "server_data.unlabelled": _number(0, 0.9),
+    "server_data.unlabelled_dataset": _text(),
     "rounds": _whole(1),
     "local_epochs": _whole(0),
     "local_steps": _whole(0),

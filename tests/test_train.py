@@ -140,11 +140,12 @@ def test_all_checkpoints_damaged_starts_again(whole, tmp_path):
     assert checkpoint.restore(tmp_path / "c", lambda round_: None) is None
 
 
-def test_a_checkpoint_of_another_format_is_passed_over(whole, tmp_path):
+def test_a_checkpoint_of_another_format_is_refused(whole, tmp_path):
     shutil.copytree(whole / "checkpoints", tmp_path / "c")
     for seal in (tmp_path / "c").glob("*.json"):
         seal.write_text(json.dumps({**json.loads(seal.read_text()), "format": 99}))
-    assert checkpoint.restore(tmp_path / "c", lambda round_: None) is None
+    with pytest.raises(ValueError, match=r"has the format 99, but .* reads the format 1"):
+        checkpoint.restore(tmp_path / "c", lambda round_: None)
 
 
 def test_divergence_stops_with_round_clients_and_rate(config, blobs, tmp_path):

@@ -32,9 +32,18 @@ def save(directory: pathlib.Path, round_: int, tree: Any, keep: int) -> None:
         checkpointer.save(path.absolute(), tree, force=True)
     if jax.process_index() == 0:
         write_json(_seal(path), {"format": FORMAT, "files": _digest(path)})
-        for old in rounds(directory)[keep:]:
-            _seal(directory / str(old)).unlink(missing_ok=True)
-            shutil.rmtree(directory / str(old), ignore_errors=True)
+        _tidy(directory, {str(r) for r in rounds(directory)[:keep]})
+
+
+def _tidy(directory: pathlib.Path, kept: set[str]) -> None:
+    """Deletes old checkpoints, seals first, and what killed processes left half written."""
+    for path in sorted(directory.iterdir(), key=lambda p: p.is_dir()):
+        if path.name.removesuffix(".json") in kept:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def rounds(directory: pathlib.Path) -> list[int]:
@@ -121,14 +130,22 @@ def _digest(path: pathlib.Path) -> dict[str, str]:
 
 
 def _problem(path: pathlib.Path) -> str | None:
-    """What is wrong with a checkpoint, or None."""
+    """What is wrong with a checkpoint, or None.
+
+    Raises:
+        ValueError: if it is of another format; it is whole, so passing it over would lose work.
+    """
     try:
         seal = json.loads(_seal(path).read_text())
         expected = seal["files"]
     except (OSError, ValueError, KeyError):
         return "its digest cannot be read"
     if seal.get("format") != FORMAT:
-        return f"its format is {seal.get('format')}, this version reads {FORMAT}"
+        raise ValueError(
+            f"checkpoint {str(path)!r} has the format {seal.get('format')}, but this version of "
+            f"fedjax_skew reads the format {FORMAT}; go on with the version that wrote it, or use "
+            "another workdir."
+        )
     found = _digest(path) if path.is_dir() else {}
     wrong = sorted(name for name in expected if found.get(name) != expected[name])
     return f"{wrong[0]} is missing or changed" if wrong else None

@@ -102,6 +102,7 @@ def build(
         weight_decay=config.weight_decay,
         keep_momentum=config.keep_momentum and config.momentum > 0,
     )
+    _check_size_of_round(config, partitions)
     if config.batch_norm == "local":
         method = compose([method, local_statistics()])
     phases = _phases(config, facts, method, make_model(config, dataset, method, module))
@@ -114,8 +115,9 @@ def load_dataset(config: ml_collections.ConfigDict, name: str = "") -> source.Da
     name = name or config.dataset.name
     if name.startswith("synthetic"):
         options["num_clients"] = config.num_clients
-    if config.dataset.image_size:
-        options["image_size"] = config.dataset.image_size
+    for option in ("image_size", "num_classes", "synsets"):
+        if config.dataset[option] and name == config.dataset.name:
+            options[option] = config.dataset[option]
     return source.load(
         name,
         data_dir=config.dataset.data_dir or None,
@@ -148,6 +150,7 @@ def make_model(
 ) -> Model:
     """The configured model with what the method needs of it, or the given module."""
     dtype = jnp.dtype(config.compute_dtype)
+    given = module
     if module is None:
         module = models.build(
             config.model,
@@ -159,7 +162,10 @@ def make_model(
             dtype=dtype,
             remat=config.remat,
         )
-    return from_module(module, normalizer(dataset.mean, dataset.std, dtype))
+    model = from_module(module, normalizer(dataset.mean, dataset.std, dtype))
+    if given is None:
+        _check_fit(config, dataset, model)
+    return model
 
 
 def make_schedule(config: ml_collections.ConfigDict) -> Callable[[jax.Array], jax.Array]:
@@ -257,6 +263,37 @@ def fingerprint(tree: Any) -> str:
         digest.update(jax.tree_util.keystr(path).encode())
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()[:16]
+
+
+def _check_fit(config, dataset: source.Dataset, model: Model) -> None:
+    """Raises if model or augmentation cannot take the samples; nothing is compiled for it."""
+    sample = jax.ShapeDtypeStruct((1, *dataset.x_train.shape[1:]), dataset.x_train.dtype)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    try:
+        jax.eval_shape(lambda x, key: augment.augment(config.augment, x, key), sample, key)
+        jax.eval_shape(model.init, key, sample)
+    except (ValueError, TypeError, ZeroDivisionError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        if isinstance(error, ZeroDivisionError):  # An initialiser divides by its number of inputs.
+            reason = "no pixel of them is left for the last layer"
+        raise ValueError(
+            f"model={config.model!r} with augment={config.augment!r} cannot take {dataset.name}'s "
+            f"samples of shape {sample.shape[1:]}: {reason}."
+        ) from error
+
+
+def _check_size_of_round(config, partitions: tuple[Partition, ...]) -> None:
+    """Raises if the samples that a round goes through cannot be counted in int32."""
+    samples = max(len(p.order) for p in partitions)
+    clients = partitions[0].class_counts.shape[0]
+    field, size = "local_epochs", samples
+    if config.local_steps:
+        field, size = "local_steps", clients * config.batch_size
+    if config[field] * size >= 2**31:
+        raise ValueError(
+            f"{field}={config[field]} is too much work for one round of {clients} clients; it must "
+            f"be at most {(2**31 - 1) // size}, so that its samples can be counted."
+        )
 
 
 def _phases(config, facts, method, model) -> tuple[Phase, ...]:

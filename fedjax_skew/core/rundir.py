@@ -1,6 +1,7 @@
 """The files of a run: written whole or not at all, owned by one process."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -32,6 +33,13 @@ MAY_CHANGE = (
     "dataset.path",
     "dataset.placement",
 )
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether an error says so; libraries wrap the operating system's in kinds of their own."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    words = [os.strerror(number) for number in full]
+    return getattr(error, "errno", None) in full or any(word in str(error) for word in words)
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
@@ -75,9 +83,18 @@ def owned(workdir: pathlib.Path) -> Iterator[None]:
     """Holds the run directory; the lock dies with the process, so it is never stale.
 
     Raises:
-        ValueError: if another process holds it.
+        ValueError: if another process holds it, or it is no directory that can be written.
     """
-    workdir.mkdir(parents=True, exist_ok=True)
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        (workdir / ".lock").touch()
+    except OSError as error:
+        if disk_is_full(error):
+            raise
+        raise ValueError(
+            f"workdir={str(workdir)!r} cannot be used ({error.strerror}); name a directory that "
+            "can be written."
+        ) from error
     with open(workdir / ".lock", "a+") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_skew import errors
-
 _CHUNK = 4096
 
 # Read from a directory made by hand, not through TFDS.
@@ -214,7 +212,10 @@ def load(
     ]
     for option in options:
         if option not in accepted:
-            raise errors.unknown(f"option of dataset {name!r}", option, accepted)
+            raise ValueError(
+                f"dataset.{option}={options[option]!r} does not apply to dataset.name={name!r}, "
+                f"whose options are: {', '.join(accepted) or 'none'}."
+            )
     return validate(reader(**arguments, **options))
 
 

@@ -4,11 +4,13 @@
 be integers or floats. Booleans are no numbers here, and neither are infinities and NaN.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
 from fedjax_skew.errors import unknown
+
+LARGEST = 1e30  # more does not fit into float32 with some room
+LARGEST_WHOLE = 2**31 - 1
 
 
 def positive(method: str, field: str, value: Any, *, whole: bool = False) -> None:
@@ -46,10 +48,13 @@ def choice(method: str, field: str, value: Any, allowed: Iterable[str]) -> None:
 def _number(value: Any, whole: bool) -> bool:
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         return False
-    return math.isfinite(value)
+    return abs(value) <= (LARGEST_WHOLE if whole else LARGEST)
 
 
 def _require(method: str, field: str, value: Any, good: bool, allowed: str, whole: bool) -> None:
     if not good:
         kind = "a whole number" if whole else "a number"
+        limit = LARGEST_WHOLE if whole else LARGEST
+        if isinstance(value, (int, float)) and value > limit:
+            allowed += f" and at most {limit}"
         raise ValueError(f"hparams.{method}.{field}={value!r} must be {kind} {allowed}.")

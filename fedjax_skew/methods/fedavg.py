@@ -1,6 +1,7 @@
 """FedAvg. McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized
 Data, AISTATS 2017."""
 
+from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, uniform
 
 
@@ -10,4 +11,5 @@ def fedavg(*, uniform_weights: bool = False) -> Method:
     Args:
         uniform_weights: weight clients equally instead of by their number of samples.
     """
+    checks.flag("fedavg", "uniform_weights", uniform_weights)
     return Method("fedavg", weight=uniform if uniform_weights else None)
