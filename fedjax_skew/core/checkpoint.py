@@ -19,6 +19,7 @@ from fedjax_skew.core.mesh import largest
 from fedjax_skew.core.rundir import write_json
 
 FORMAT = 1
+_CHUNK_BYTES = 64 * 2**20
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +29,10 @@ def save(directory: pathlib.Path, round_: int, tree: Any, keep: int) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / str(round_)
     _seal(path).unlink(missing_ok=True)
+    # Pieces of large arrays are compressed one after another, which needs less memory.
+    pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), tree)
     with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(path.absolute(), tree, force=True)
+        checkpointer.save(path.absolute(), tree, save_args=pieces, force=True)
     if jax.process_index() == 0:
         write_json(_seal(path), {"format": FORMAT, "files": _digest(path)})
         _tidy(directory, {str(r) for r in rounds(directory)[:keep]})
