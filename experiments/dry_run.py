@@ -13,6 +13,8 @@ from fedjax_skew.report.store import Record
 
 def describe(name: str, cells: Sequence[Cell]) -> str:
     """Every cell with its state and cost, and the sum of what is left to run."""
+    if not cells:
+        return f"{title(name)} shows partitions; nothing is trained for it."
     records = [cell.record() for cell in cells]
     speeds = measured_speeds(records)
     costs = [estimate.cost(cell.config) for cell in cells]

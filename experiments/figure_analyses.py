@@ -4,6 +4,7 @@ Results are kept in the run's directory, so that drawing again takes no time. Al
 leading axis of seeds.
 """
 
+import dataclasses
 import functools
 import pathlib
 import re
@@ -22,8 +23,10 @@ from fedjax_skew.core.evaluate import batches, score_models
 from fedjax_skew.core.inspect import local_models
 from fedjax_skew.core.mesh import replicate
 from fedjax_skew.core.problem import Problem
-from fedjax_skew.core.round import State, run_round
+from fedjax_skew.core.round import RoundWork, State, run_round
+from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods.base import Round, ServerResult, average
 from fedjax_skew.metrics import classification
 
 Arrays = dict[str, np.ndarray]
@@ -59,22 +62,26 @@ def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
         dataset = made.dataset
         count = work.mesh.devices.size
         test = batches(dataset.x_test, dataset.y_test, cell.config.eval_batch_size, count)
-        clients = jnp.arange(made.facts.num_clients, dtype=jnp.int32)
 
         def scores(state, data, test):
-            local = local_models(work, _rows_of(state, clients), data, keys, clients)
-            flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), local)
-            after = score_models(work, flat, test).confusion
-            new, _ = run_round(work, state, data, keys)
-            return (
-                score_models(work, (state.params, state.stats), test).confusion,
-                after.reshape(-1, len(clients), *after.shape[1:]),
-                score_models(work, (new.params, new.stats), test).confusion,
+            new, local = _one_round(work, state, data, keys)
+            models = jax.tree.map(
+                lambda old, new, local: jnp.concatenate([old[:, None], new[:, None], local], 1),
+                (state.params, state.stats),
+                (new.params, new.stats),
+                local,
             )
+            flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
+            found = score_models(work, flat, test).confusion
+            return found.reshape(len(made.seeds), -1, *found.shape[1:])
 
-        before, after, aggregated = jax.jit(scores)(state, made.data, test)
-        counts = np.asarray(made.data.class_counts)
-        return dict(class_counts=counts, before=before, after=after, aggregated=aggregated)
+        found = jax.jit(scores)(state, made.data, test)
+        return dict(
+            class_counts=made.data.class_counts,
+            before=found[:, 0],
+            aggregated=found[:, 1],
+            after=found[:, 2:],
+        )
 
     return _kept(cell, f"local_update_{method or 'own'}_{local_epochs}", compute)
 
@@ -106,8 +113,10 @@ def features(
         model: Any = (state.params, state.stats)
         if client >= 0:
             who = jnp.array([client], jnp.int32)
-            train = jax.jit(functools.partial(local_models, phase.work))
-            trained = train(_rows_of(state, who), made.data, keys, who)
+            rows = state._replace(kept=jax.tree.map(lambda a: a[:, who], state.kept))
+            trained = jax.jit(functools.partial(local_models, phase.work))(
+                rows, made.data, keys, who
+            )
             model = jax.tree.map(lambda a: a[:, 0], trained)
         labels = made.dataset.y_test
         ids = _balanced(labels, made.facts.num_classes, per_class)
@@ -220,9 +229,22 @@ def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, St
     return other, state, replicate(other.keys, mesh)
 
 
-def _rows_of(state: State, clients: jax.Array) -> State:
-    """The state with what these clients keep."""
-    return state._replace(kept=jax.tree.map(lambda a: a[:, clients], state.kept))
+def _one_round(
+    work: RoundWork, state: State, data: FederatedData, keys: jax.Array
+) -> tuple[State, Any]:
+    """The next state, and the clients' models ``[S, K, ...]`` of which it is made."""
+    method = work.local.method
+
+    def server(rnd: Round) -> ServerResult:
+        new = (method.server or average)(rnd)
+        order = jnp.argsort(rnd.ids)
+        local = jax.tree.map(lambda a: a[order], (rnd.client_params, rnd.client_stats))
+        return ServerResult(new.params, new.stats, local)
+
+    seen = dataclasses.replace(method, client_models=True, server=server)
+    local = dataclasses.replace(work.local, method=seen)
+    new, _ = run_round(dataclasses.replace(work, local=local), state, data, keys)
+    return new, new.server
 
 
 def _balanced(labels: np.ndarray, num_classes: int, per_class: int) -> np.ndarray:

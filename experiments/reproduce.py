@@ -23,7 +23,8 @@ import jax
 from absl import flags
 
 from experiments import app, cells, dry_run, executor, figures, scale
-from fedjax_skew.report import collect
+from fedjax_skew import errors
+from fedjax_skew.report import collect, reference
 from fedjax_skew.train import Interrupted
 
 _TABLE = flags.DEFINE_string("table", None, "Which table, <paper>/table<number>; see --list.")
@@ -64,15 +65,16 @@ def main(argv: Sequence[str]) -> None:
         changes=_SET.value,
         data_dir=_DATA_DIR.value,
     )
+    wanted = chosen
+    if _FIGURE.value and figures.figure(name).kind in figures.UNTRAINED:
+        wanted = []
     if _DRY_RUN.value:
-        print(dry_run.describe(name, chosen))
+        print(dry_run.describe(name, wanted))
         return
     elsewhere = _PARALLEL.value == "runs" or _EXECUTOR.value == "ray"
     if elsewhere:  # The accelerators belong to the processes that compute.
         jax.config.update("jax_platforms", "cpu")
-    stopped, wanted = False, chosen
-    if _FIGURE.value and figures.figure(name).kind in figures.UNTRAINED:
-        wanted = []
+    stopped = False
     bar = executor.Progress(wanted, dry_run.weights(executor.pending(wanted)))
     try:
         with executor.stop_signals():
@@ -81,10 +83,11 @@ def main(argv: Sequence[str]) -> None:
         stopped = True
     finally:
         bar.close()
+    files: list[str] = []
     if _TABLE.value:
         print(collect.write(cells.build_table(name, chosen), workdir, command()))
         files = [f"{workdir}/table.{suffix}" for suffix in ("md", "csv", "tex")]
-    else:
+    elif not stopped:  # A figure may need a second look at its runs, which takes time.
         files = [str(path) for path in figures.write(name, chosen, workdir, command())]
     records = [cell.record() for cell in wanted]
     failed = sum(record.status == "failed" for record in records)
@@ -104,11 +107,13 @@ def _name() -> str:
             f"table={_TABLE.value!r} and figure={_FIGURE.value!r}: exactly one of the two must be "
             "set; --list shows all tables and figures with commands."
         )
-    name = _TABLE.value or _FIGURE.value or ""
-    if ("/figure" in name) != bool(_FIGURE.value):
-        kind = "figure" if _FIGURE.value else "table"
-        raise ValueError(f"{kind}={name!r} is not a {kind}; --list shows all of them.")
-    return name
+    for kind, name, allowed in (
+        ("table", _TABLE.value, reference.table_names()),
+        ("figure", _FIGURE.value, figures.names()),
+    ):
+        if name and name not in allowed:
+            raise errors.unknown(kind, name, allowed)
+    return _TABLE.value or _FIGURE.value or ""
 
 
 def command() -> str:

@@ -160,7 +160,7 @@ def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options
 
 def caption(figure: "Figure", text: str) -> None:
     """Adds small words below all panels, wrapped to the width of the figure."""
-    letters = int(figure.get_figwidth() * 23)
+    letters = int(figure.get_figwidth() * 22)
     figure.supxlabel(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=6, color="#555555")
 
 
