@@ -65,7 +65,8 @@ def write(
 
 def _note(what: Figure, cells: Sequence[Cell], missing: int) -> str:
     """What a reader must know who sees the picture alone; empty for the paper's full recipe."""
-    scaled = scaled_sentences(cells)
+    # Where a smoke run cuts classes into groups shows in no figure.
+    scaled = tuple(s for s in scaled_sentences(cells) if not s.startswith("group_thresholds"))
     if what.kind in UNTRAINED:
         scaled = tuple(s for s in scaled if s.startswith(("dataset", "num_clients", "partition")))
     words = []

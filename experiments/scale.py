@@ -43,8 +43,8 @@ def scaled_figure(config: ml_collections.ConfigDict, scale: str) -> ml_collectio
     """A copy of a figure's configuration at a scale.
 
     ``smoke`` keeps methods, partition, clients and what the figure varies, so that the picture has
-    the look of the real one, but trains an MLP on MNIST: at most 8 rounds, two local steps in place
-    of an epoch. Data without images stays.
+    the look of the real one, but trains an MLP on MNIST: at most 8 rounds, two local steps of at
+    most 32 samples in place of an epoch. Data without images stays.
     """
     if scale != "smoke":
         return scaled(config, scale)
@@ -56,6 +56,7 @@ def scaled_figure(config: ml_collections.ConfigDict, scale: str) -> ml_collectio
         config.server_data.unlabelled_dataset = "labelled"
     config.num_seeds = config.eval_every = 1
     config.rounds = min(config.rounds, 8)
+    config.batch_size = min(config.batch_size, 32)
     config.local_steps = config.local_steps or 2 * config.local_epochs
     config.local_epochs = 0
     config.group_thresholds = (0, 0)
