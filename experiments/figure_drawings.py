@@ -65,7 +65,7 @@ def sensitivity(
         }
         for panel, series in panels.items()
     }
-    label = f"test accuracy (%), {names.reported_briefly(which)}"
+    label = f"test accuracy (%)\n{names.reported_briefly(which)}"
     return {"": figures.sensitivity(drawn, columns=columns, log=log, ylabel=label)}
 
 
@@ -77,7 +77,7 @@ def accuracy_bars(items: Sequence[Item], *, which: str, xlabel: str) -> Drawings
     for item in items:
         values = series.setdefault(item.row.row, np.full((len(groups), seeds), np.nan))
         values[groups.index(item.panel)] = _percent(item, which)
-    label = f"test accuracy (%), {names.reported_briefly(which)}"
+    label = f"test accuracy (%)\n{names.reported_briefly(which)}"
     return {"": bars.grouped_bars(groups, series, xlabel=xlabel, ylabel=label)}
 
 
