@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import sys
 import traceback
@@ -24,6 +25,15 @@ EXIT_DISK = 4
 EXIT_INTERRUPTED = 130
 _DEBUG = "FEDJAX_SKEW_DEBUG"
 _TOGETHER = (ValueError, Diverged, Interrupted)  # All processes of a run end with these.
+
+
+# What the parsers of absl and ml_collections say of a wrong value, in words for their user.
+_KINDS = {
+    r"invalid literal for int\(\)": "a whole number",
+    "could not convert string to float": "a number",
+    r"\(?'?Non-boolean argument": "True or False",
+    "Failed to parse '.*' as a ConfigDict": "set field by field, as in --config.dataset.name=mnist",
+}
 
 
 def cache_programs() -> None:
@@ -91,6 +101,10 @@ def ending(error: BaseException) -> tuple[str, int] | None:
 def _parse(argv: Sequence[str]) -> list[str]:
     """absl's parser; a wrong flag or configuration field ends in one sentence."""
     argv = list(argv)
+    given = any(arg == "--config" or arg.startswith("--config=") for arg in argv)
+    if "config" in flags.FLAGS and not given:
+        # Not the flag's default, because that is read at import, when nobody catches its errors.
+        argv.insert(1, "--config=configs/quickstart.py")
     for place, arg in enumerate(argv):
         if not arg.startswith("--config="):
             continue
@@ -105,6 +119,9 @@ def _parse(argv: Sequence[str]) -> list[str]:
         return flags.FLAGS(argv)
     except Exception as error:  # Whatever a configuration file raises is the user's to mend.
         message = str(_wrong_field(argv) or error)
+        for pattern, kind in _KINDS.items():
+            wrong = rf"flag --([^=]*)=(.*): {pattern}.*"
+            message = re.sub(wrong, rf"\1='\2' must be {kind}.", message)
         # ml_collections quotes the traceback of a configuration file; its last line says it all.
         _end(message.rsplit("Error: ", 1)[-1], EXIT_BAD_INPUT)
 
@@ -122,9 +139,11 @@ def _wrong_field(argv: Sequence[str]) -> ValueError | None:
             continue
         node, path = default_config(), arg.removeprefix("--config.").split("=")[0]
         for depth, name in enumerate(path.split(".")):
-            if not hasattr(node, "keys") or name not in node:
-                parent = ".".join(["config", *path.split(".")[:depth]])
-                return unknown(parent, name, node if hasattr(node, "keys") else ())
+            parent = ".".join(["config", *path.split(".")[:depth]])
+            if not hasattr(node, "keys"):
+                return ValueError(f"{parent} is a value; it has no field {name!r}.")
+            if name not in node:
+                return unknown(parent, name, node)
             node = node[name]
     return None
 

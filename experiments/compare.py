@@ -19,7 +19,7 @@ from fedjax_skew import methods
 from fedjax_skew.core import rundir
 from fedjax_skew.train import Diverged, train_and_evaluate
 
-_CONFIG = config_flags.DEFINE_config_file("config", "configs/quickstart.py", "What to run.")
+_CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
 _WORKDIR = flags.DEFINE_string("workdir", "runs/compare", "One directory a method goes here.")
 _METHODS = flags.DEFINE_list("methods", ["all"], "Names of methods or combinations, or all.")
 _SHARE = flags.DEFINE_float("server_share", 0.02, "Share of the training set the server gets.")

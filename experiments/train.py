@@ -23,9 +23,7 @@ from fedjax_skew import methods, models
 from fedjax_skew.data import partition, source
 from fedjax_skew.train import train_and_evaluate
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config", str(app.config_path("configs/quickstart.py")), "What to run."
-)
+_CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
 _LIST = flags.DEFINE_enum(
     "list", None, ["methods", "datasets", "partitions", "models"], "Prints names and ends."

@@ -33,12 +33,13 @@ def server_splits(
     """
     for field, value in (("labelled", labelled), ("unlabelled", unlabelled)):
         if not 0 <= value < 1:
-            raise ValueError(f"{field}={value} must be a fraction of at least 0 and below 1.")
+            raise ValueError(
+                f"server_data.{field}={value} must be a fraction of at least 0 and below 1."
+            )
     if labelled + unlabelled >= 1:
         raise ValueError(
-            f"labelled={labelled} and unlabelled={unlabelled} leave nothing for the clients; their "
-            "sum must "
-            "be below 1."
+            f"server_data.labelled={labelled} and unlabelled={unlabelled} leave nothing for the "
+            "clients; their sum must be below 1."
         )
     ids = np.arange(len(labels), dtype=np.int32)
     taken = np.zeros(0, np.int32)
@@ -48,16 +49,14 @@ def server_splits(
         each = int(labelled * len(labels) / len(present) + 1e-9)
         if each < 1:
             raise ValueError(
-                f"labelled={labelled} of {len(labels)} samples gives no sample to each of "
-                f"{len(present)} classes; "
-                f"at least {len(present) / len(labels):.2g} is needed."
+                f"server_data.labelled={labelled} of {len(labels)} samples gives no sample to each "
+                f"of {len(present)} classes; at least {len(present) / len(labels):.2g} is needed."
             )
         poor = present[counts[present] < each]
         if len(poor):
             raise ValueError(
-                f"labelled={labelled} takes {each} samples of every class but class {poor[0]} has "
-                "only "
-                f"{counts[poor[0]]}; a smaller fraction is needed."
+                f"server_data.labelled={labelled} takes {each} samples of every class but "
+                f"class {poor[0]} has only {counts[poor[0]]}; a smaller fraction is needed."
             )
         taken = keep_per_class(labels, np.where(counts > 0, each, 0), rng)
         ids = np.delete(ids, taken)
@@ -65,10 +64,12 @@ def server_splits(
     amount = int(unlabelled * len(labels) + 1e-9)
     if unlabelled > 0 and amount < 1:
         raise ValueError(
-            f"unlabelled={unlabelled} of {len(labels)} samples is less than one sample."
+            f"server_data.unlabelled={unlabelled} of {len(labels)} samples is less than one sample."
         )
     if amount >= len(ids) > 0 and amount:
-        raise ValueError(f"unlabelled={unlabelled} leaves no training sample for the clients.")
+        raise ValueError(
+            f"server_data.unlabelled={unlabelled} leaves no training sample for the clients."
+        )
     if amount:
         places = np.sort(rng.choice(len(ids), amount, replace=False))
         held, ids = ids[places], np.delete(ids, places)
