@@ -124,7 +124,7 @@ def simulate(tiny_config, blobs):
         )
         mesh = problem.phases[0].work.mesh
         data, keys = replicate((problem.data, problem.keys), mesh)
-        state = replicate(initial_state(problem) if state is None else state, mesh)
+        state = initial_state(problem) if state is None else replicate(state, mesh)
         reports = []
         for phase in problem.phases:
             length = phase.last - phase.first
@@ -132,7 +132,7 @@ def simulate(tiny_config, blobs):
             state, report = fn(state, data, keys, jnp.int32(phase.last))
             reports.append(jax.tree.map(np.asarray, report))
             if phase is not problem.phases[-1]:
-                state = replicate(next_phase(problem, phase, state), mesh)
+                state = next_phase(problem, phase, state)
         return Simulation(problem, state, reports)
 
     return run

@@ -187,6 +187,19 @@ def test_rounds_and_calls_share_one_program():
     assert fn._cache_size() == 1
 
 
+def test_eight_devices_compute_the_same(simulate):
+    changes = {"rounds": 2, "num_seeds": 2, "participation": 0.5, "num_clients": 6}
+    one = simulate("scaffold", **changes).state
+    eight = simulate("scaffold", **changes, num_devices=8).state
+    assert len(jax.tree.leaves(eight.params)[0].sharding.device_set) == 8
+    kept = jax.tree.map(lambda a: a[:, :6], eight.kept)  # Two of eight rows are padding.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
+        (one.params, one.server, one.kept),
+        (eight.params, eight.server, kept),
+    )
+
+
 def test_report_counts_real_work():
     _, report = run(make_work(chunk=1), rounds=1)
     sizes = np.diff(make_data([0]).offsets[0])

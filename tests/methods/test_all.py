@@ -16,7 +16,7 @@ from fedjax_skew.core import checkpoint
 from fedjax_skew.core.evaluate import batches, evaluate
 from fedjax_skew.core.mesh import replicate
 from fedjax_skew.core.problem import build, initial_state, next_phase
-from fedjax_skew.core.round import run_rounds
+from fedjax_skew.core.round import run_rounds, state_shardings
 from fedjax_skew.data import source
 from fedjax_skew.models.norm import Norm
 
@@ -55,10 +55,12 @@ def run(problem, through=None):
     data, keys = replicate((problem.data, problem.keys), mesh)
     dataset = problem.dataset
     tests = (batches(dataset.x_test, dataset.y_test, 50, mesh.devices.size),)
-    state = replicate(initial_state(problem), mesh)
+    state = initial_state(problem)
+    shardings = state_shardings(mesh)
     for phase in problem.phases:
         fn = jax.jit(
-            functools.partial(run_rounds, phase.work, ROUNDS), out_shardings=state.round.sharding
+            functools.partial(run_rounds, phase.work, ROUNDS),
+            out_shardings=(shardings, shardings.round),
         )
         if through and phase.first == 0:
             state, _ = fn(state, data, keys, jnp.int32(1))
@@ -66,7 +68,7 @@ def run(problem, through=None):
         state, _ = fn(state, data, keys, jnp.int32(phase.last))
         assert int(state.round) == phase.last, "stopped early: a result is not finite"
         if phase is not problem.phases[-1]:
-            state = replicate(next_phase(problem, phase, state), mesh)
+            state = next_phase(problem, phase, state)
     score = jax.jit(functools.partial(evaluate, phase.work))
     (scores,) = score(state, data, keys, tests, jnp.bool_(True))
     return state, scores
