@@ -81,7 +81,7 @@ def sensitivity(
     columns: int = 2,
     log: bool = False,
 ) -> "Figure":
-    """Accuracy against a hyper-parameter, with error bars over seeds.
+    """Accuracy against a hyper-parameter, with error bars over seeds, on one vertical scale.
 
     Args:
         panels: by hyper-parameter, by series: ``(values of it [X], accuracy [X] or [X, S])``.
@@ -91,7 +91,7 @@ def sensitivity(
     """
     looks = style.looks(name for series in panels.values() for name in series)
     width = 3.6 if len(panels) == 1 else style.WIDTH
-    figure, axes = style.panels(len(panels), columns=columns, height=2.3, width=width)
+    figure, axes = style.panels(len(panels), columns=columns, height=2.3, width=width, sharey=True)
     for axis, (name, series) in zip(axes, panels.items(), strict=True):
         for label, (x, values) in series.items():
             mean, std = style.over_seeds(values)

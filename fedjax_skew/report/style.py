@@ -160,8 +160,10 @@ def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options
 
 def caption(figure: "Figure", text: str) -> None:
     """Adds small words below all panels, wrapped to the width of the figure."""
-    letters = int(figure.get_figwidth() * 22)
-    figure.supxlabel(textwrap.fill(text, letters), x=0.01, ha="left", fontsize=6, color="#555555")
+    text = textwrap.fill(text, int(figure.get_figwidth() * 22))
+    # The words get room of their own, so that the panels keep theirs.
+    figure.set_figheight(figure.get_figheight() + 0.11 * (text.count("\n") + 2))
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=6, color="#555555")
 
 
 def label_outer(axes: Sequence[Any], ylabel: str) -> None:
