@@ -150,14 +150,15 @@ def test_an_interrupted_table_goes_on(tmp_path, mode):
     command = [sys.executable, "-m", "experiments.reproduce", "--table=fedlc/table4"]
     command += ["--only=method=fedavg,fedprox,partition=synthetic(1,1)", f"--workdir={tmp_path}"]
     command += ["--seeds=1", "--rounds=100", f"--parallel={mode}", "--jobs=2"]
-    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    one_device = {**os.environ, "XLA_FLAGS": ""}
+    first = subprocess.Popen(command, cwd=ROOT, env=one_device, stderr=subprocess.PIPE, text=True)
     while first.poll() is None and not list(tmp_path.glob("cells/*/metrics.jsonl")):
         time.sleep(0.2)
     first.send_signal(signal.SIGTERM)
     assert "the same command goes on from there" in first.communicate()[1]
     assert first.returncode == 130
     assert "| FedProx | -- (63.09) |" in (tmp_path / "table.md").read_text()
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=one_device, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for path in tmp_path.glob("cells/*/metrics.jsonl"):
         rounds = [json.loads(line)["round"] for line in path.read_text().splitlines()]

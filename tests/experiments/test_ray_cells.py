@@ -15,6 +15,8 @@ from experiments import cells, executor
 from experiments.ray_cells import run_ray
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
+# One device: eight simulated ones on few cores wait for each other.
+ENVIRONMENT = {**os.environ, "XLA_FLAGS": ""}
 
 
 def test_without_ray_the_extra_is_named(monkeypatch, tmp_path):
@@ -31,7 +33,7 @@ def test_a_killed_worker_loses_no_cell_and_repeats_none(tmp_path):
     command = [sys.executable, "-m", "experiments.reproduce", "--table=fedlc/table4"]
     command += ["--only=method=fedavg,fedprox,partition=synthetic(1,1)", f"--workdir={tmp_path}"]
     command += ["--seeds=1", "--rounds=60", "--executor=ray", "--jobs=2"]
-    process = subprocess.Popen(command, cwd=ROOT)
+    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT)
     while process.poll() is None and not list(tmp_path.glob("cells/fedavg*/metrics.jsonl")):
         time.sleep(0.2)
     (lock,) = tmp_path.glob("cells/fedavg*/.lock")
@@ -52,7 +54,9 @@ def test_a_stopped_driver_leaves_runs_that_go_on(tmp_path):
     command = [sys.executable, "-m", "experiments.reproduce", "--table=fedlc/table4"]
     command += ["--only=method=fedavg,partition=synthetic(1,1)", f"--workdir={tmp_path}"]
     command += ["--seeds=1", "--rounds=2000", "--executor=ray"]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
     while process.poll() is None and not list(tmp_path.glob("cells/*/metrics.jsonl")):
         time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
