@@ -1,7 +1,6 @@
 """What a figure needs beyond a run's own files: a second look at its last checkpoint.
 
-Results are kept in the run's directory, so that drawing again takes no time. All arrays have a
-leading axis of seeds.
+Results are kept in the run's directory, so that drawing again takes no time.
 """
 
 import dataclasses
