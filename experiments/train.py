@@ -81,6 +81,8 @@ def report(result: dict[str, Any]) -> None:
     """Prints the end of a run."""
     if result.pop("resumed_finished", False):
         print(f"{_WORKDIR.value} is finished already; nothing to do.")
+    if result["nonfinite_clients"]:
+        print(f"{result['nonfinite_clients']} updates of clients were not finite")
     accuracy = result["accuracy"]
     for name in ("last", "best", "mean_last_50"):
         std = accuracy[name]["std"]

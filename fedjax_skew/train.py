@@ -107,6 +107,14 @@ def _finished(workdir: pathlib.Path, config: ml_collections.ConfigDict) -> dict[
     return None
 
 
+def _lighten(lines: list[dict[str, Any]]) -> None:
+    """Drops the matrices of remembered lines; only the newest line's are read again."""
+    for line in reversed(lines):
+        if line.pop("confusion", None) is None:
+            break
+        line.pop("per_class_accuracy", None)
+
+
 class _Run:
     """The loop around compiled rounds: evaluate, write, save."""
 
@@ -119,6 +127,7 @@ class _Run:
         self.class_counts = np.asarray(problem.data.class_counts)
         self.stop_signal = 0
         self.initial_hash = ""
+        self.warned = False
 
     def run(self) -> dict[str, Any]:
         state = initial_state(self.problem)
@@ -127,6 +136,7 @@ class _Run:
         first = int(state.round)
         path = self.workdir / "metrics.jsonl"
         self.lines = rundir.read_lines(path, first, repair=jax.process_index() == 0)
+        _lighten(self.lines[:-1])
         self.seconds = self.lines[-1]["seconds"] if self.lines else 0.0
         self._draw_partition()
         with contextlib.ExitStack() as stack:
@@ -218,6 +228,7 @@ class _Run:
         }
         self.seconds += time.time() - began
         line["seconds"] = round(self.seconds, 3)
+        _lighten(self.lines)
         self.lines.append(rundir.clean(line))
         if jax.process_index() == 0:
             rundir.append_line(self.workdir / "metrics.jsonl", line)
@@ -225,9 +236,10 @@ class _Run:
         self.bar.set_postfix_str(f"accuracy {100 * float(np.mean(line['accuracy'])):.2f} %")
 
     def _check_finite(self, phase: Phase, report: RoundReport, first: int) -> None:
-        """Raises ``Diverged`` at the first round with a non-finite result, naming the clients."""
+        """Names the first non-finite round and its clients; raises ``Diverged`` if told to stop."""
         bad = (report.nonfinite.sum(-1) > 0) | ~report.params_finite.all(-1)
-        if not bad.any() or self.config.on_nonfinite != "stop":
+        policy = self.config.on_nonfinite
+        if not bad.any() or (self.warned and policy != "stop"):
             return
         at = int(np.argmax(bad))
         seed = int(np.argmax((report.nonfinite[at] > 0) | ~report.params_finite[at]))
@@ -236,9 +248,13 @@ class _Run:
         message = (
             f"{phase.method.name} is not finite in round {first + at + 1} (seed "
             f"{self.problem.seeds[seed]}, {who}, client_lr "
-            f"{float(phase.work.schedule(first + at)):g}); lower client_lr, or set on_nonfinite to "
-            "'skip' or 'continue'."
+            f"{float(phase.work.schedule(first + at)):g})"
         )
+        if policy != "stop":
+            self.warned = True
+            self.bar.write(f"{message}; on_nonfinite={policy!r} goes on and counts such clients.")
+            return
+        message += "; lower client_lr, or set on_nonfinite to 'skip' or 'continue'."
         if jax.process_index() == 0:
             rundir.write_json(
                 self.workdir / "summary.json", {"status": "diverged", "reason": message}

@@ -1,13 +1,16 @@
 """A run and its directory: files, resume, refusal, damage, divergence."""
 
+import errno
 import json
 import os
+import pathlib
 import shutil
 import signal
 
 import numpy as np
 import pytest
 
+from experiments import app
 from fedjax_skew import train
 from fedjax_skew.core import checkpoint, rundir
 from fedjax_skew.methods.base import Method
@@ -46,6 +49,14 @@ def whole(config, blobs, tmp_path_factory):
     config.tensorboard = config.figures = config.eval_train = True
     config.eval_local = 2
     workdir = tmp_path_factory.mktemp("whole")
+    train_and_evaluate(config, workdir, dataset=blobs, progress=False)
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def whole_alone(config, blobs, tmp_path_factory):
+    """An uninterrupted run without the extras."""
+    workdir = tmp_path_factory.mktemp("alone")
     train_and_evaluate(config, workdir, dataset=blobs, progress=False)
     return workdir
 
@@ -97,13 +108,12 @@ def test_a_finished_run_returns_at_once(whole, config, blobs, monkeypatch):
     assert again["resumed_finished"] and again["status"] == "finished"
 
 
-def test_resuming_gives_the_same_numbers(config, blobs, tmp_path):
-    train_and_evaluate(config, tmp_path / "a", dataset=blobs, progress=False)
+def test_resuming_gives_the_same_numbers(config, blobs, whole_alone, tmp_path, caplog):
     half = config.copy_and_resolve_references()
     half.rounds = 2
     train_and_evaluate(half, tmp_path / "b", dataset=blobs, progress=False)
     train_and_evaluate(config, tmp_path / "b", dataset=blobs, progress=False)
-    assert results(tmp_path / "a") == results(tmp_path / "b")
+    assert results(whole_alone) == results(tmp_path / "b")
 
     # Damage: the newest checkpoint is flipped, the one before it truncated, lines are torn.
     work = tmp_path / "b"
@@ -117,8 +127,10 @@ def test_resuming_gives_the_same_numbers(config, blobs, tmp_path):
     (work / "summary.json").unlink()
     with open(work / "metrics.jsonl", "a") as f:
         f.write('{"round": 5, "accur')
-    train_and_evaluate(config, work, dataset=blobs, progress=False)
-    assert results(tmp_path / "a") == results(work)
+    with caplog.at_level("WARNING"):
+        train_and_evaluate(config, work, dataset=blobs, progress=False)
+    assert "checkpoints/4 is damaged" in caplog.text and "trying the one before" in caplog.text
+    assert results(whole_alone) == results(work)
 
 
 def test_a_changed_field_is_refused_with_both_values(whole, config, blobs):
@@ -148,7 +160,7 @@ def test_a_checkpoint_of_another_format_is_refused(whole, tmp_path):
         checkpoint.restore(tmp_path / "c", lambda round_: None)
 
 
-def test_divergence_stops_with_round_clients_and_rate(config, blobs, tmp_path):
+def test_divergence_stops_with_round_clients_and_rate(config, blobs, tmp_path, capsys):
     def explode(gradient, params, client):
         import jax
         import jax.numpy as jnp
@@ -165,6 +177,9 @@ def test_divergence_stops_with_round_clients_and_rate(config, blobs, tmp_path):
     assert summary["status"] == "diverged"
     config.on_nonfinite = "skip"
     train_and_evaluate(config, tmp_path, dataset=blobs, method=method, progress=False)
+    said = capsys.readouterr().out
+    assert said.count("explosive is not finite in round 2") == 1
+    assert "on_nonfinite='skip' goes on and counts such clients" in said
     assert json.loads((tmp_path / "summary.json").read_text())["nonfinite_clients"] == 3
 
 
@@ -180,3 +195,52 @@ def test_sigterm_saves_and_says_how_to_go_on(config, blobs, tmp_path, monkeypatc
     with pytest.raises(Interrupted, match="SIGTERM after round 2 of 4; the same command goes on"):
         train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
     assert checkpoint.rounds(tmp_path / "checkpoints")[0] == 2
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("file", ["metrics.jsonl", "4.json", "summary.json", "config.json"])
+def test_a_full_disk_leaves_a_run_that_goes_on(config, blobs, whole_alone, tmp_path, file):
+    """The write of one file fails half way; the next command ends with the same numbers."""
+    original = open
+
+    def fail(path, mode="r", *args, **kwargs):
+        name = pathlib.Path(path).name.removesuffix(".tmp") if isinstance(path, os.PathLike) else ""
+        if name != file or not set(mode) & set("wa"):
+            return original(path, mode, *args, **kwargs)
+        with original(path, mode) as stream:
+            stream.write('{"round": 1, "accu')
+        raise FULL
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError) as caught:
+        patch.setattr(rundir, "open", fail, raising=False)
+        train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
+    assert app.ending(caught.value) == (
+        "The disk is full; free some space and run the same command to go on from the last "
+        "checkpoint.",
+        app.EXIT_DISK,
+    )
+    train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
+    assert results(tmp_path) == results(whole_alone)
+
+
+def test_endings_have_their_codes():
+    orbax = ValueError("RESOURCE_EXHAUSTED: Error writing: No space left on device")
+    assert app.ending(orbax)[1] == app.EXIT_DISK
+    assert app.ending(RuntimeError("RESOURCE_EXHAUSTED: Out of memory"))[1] == app.EXIT_BAD_INPUT
+    assert app.ending(MemoryError())[0].startswith("The memory is too small (MemoryError)")
+    assert app.ending(Diverged("x")) == ("x", 3)
+    assert app.ending(Interrupted("x")) == ("x", 130)
+    assert app.ending(KeyboardInterrupt())[1] == 130
+    assert app.ending(PermissionError(13, "no", "/x")) == (
+        "'/x' cannot be used (no); name another.",
+        2,
+    )
+    assert app.ending(ZeroDivisionError()) is None
+
+
+def test_a_run_directory_that_cannot_be_written_is_refused(config, blobs, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"workdir='.*file/run' cannot be used \(Not a directory"):
+        train_and_evaluate(config, tmp_path / "file/run", dataset=blobs, progress=False)
