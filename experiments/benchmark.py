@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
 from experiments import app
 from experiments.bench.jax_peers import JittedLoop, Ours
 from experiments.bench.workloads import WORKLOADS, flops_per_sample, make_problem
+from experiments.flops import matmul_peak
 
 PEERS = ("torch", "loop", "vmap")
 
@@ -33,19 +33,6 @@ _TURNS = flags.DEFINE_integer("turns", 5, "Rounds measured of every contender.",
 _OUTPUT = flags.DEFINE_string("output", "", "Writes all numbers as JSON here.")
 _SCALING = flags.DEFINE_bool("scaling", False, "Times rounds against cohort and federation size.")
 _TUNE = flags.DEFINE_bool("tune", False, "Finds the best chunk size and convolution.")
-
-
-def matmul_peak(size: int = 1024, repeats: int = 20) -> float:
-    """Floating point operations per second of a large float32 product on this machine."""
-    a = jnp.ones((size, size), jnp.float32)
-    product = jax.jit(lambda a: a @ a)
-    product(a).block_until_ready()
-    best = 0.0
-    for _ in range(repeats):
-        began = time.perf_counter()
-        product(a).block_until_ready()
-        best = max(best, 2 * size**3 / (time.perf_counter() - began))
-    return best
 
 
 def take_turns(contenders: dict[str, Any], turns: int) -> dict[str, float]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import jax
 
-from experiments import estimate, figures
+from experiments import estimate, figures, flops
 from experiments.cells import Cell, scaled_sentences, title
 from experiments.executor import config_from
 from fedjax_skew.report import reference
@@ -46,7 +46,8 @@ def describe(name: str, cells: Sequence[Cell]) -> str:
             f"({len(jax.devices())} x {device.device_kind})."
         )
         known = sorted({cells[i].config.model for i in left} & set(speeds))
-        basis = f"a matrix product at {estimate.peak() / 1e9:.0f} GFLOP/s and the usual share of it"
+        peak = flops.matmul_peak() / 1e9
+        basis = f"a matrix product at {peak:.0f} GFLOP/s and the usual share of it"
         if known:
             basis = f"finished runs ({', '.join(known)}), otherwise {basis}"
         lines.append(f"Times are rough: from {basis}.")

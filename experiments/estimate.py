@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import math
 import re
-import time
 from typing import Any, NamedTuple
 
 import jax
@@ -91,7 +90,7 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     # A second phase trains little beside the first.
     work = training * (then.rounds if then else config.rounds)
     work = config.num_seeds * (work + forward * scored * config.rounds / config.eval_every)
-    chunk = config.clients_per_chunk or 4
+    chunk = (config.clients_per_chunk or 1) * len(jax.devices())
     memory = (
         (size.train + size.test) * math.prod(size.shape) * size.itemsize
         + chunk * (4 * params + config.batch_size * activations)
@@ -102,24 +101,9 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     return Cost(work, memory)
 
 
-@functools.cache
-def peak() -> float:
-    """FLOP/s of a matrix product on the default device, measured for a moment."""
-    n = 1024
-    a = jnp.ones((n, n), jnp.float32)
-    fn = jax.jit(lambda a: a @ a)
-    fn(a).block_until_ready()
-    best, end = 0.0, time.time() + 0.3
-    while time.time() < end:
-        began = time.perf_counter()
-        fn(a).block_until_ready()
-        best = max(best, 2 * n**3 / (time.perf_counter() - began))
-    return best
-
-
 def usual_speed(config: ml_collections.ConfigDict) -> float:
     """FLOP/s to expect of training: a usual share of the matmul peak."""
-    return peak() * _SHARE.get(config.model, _USUAL_SHARE)
+    return flops.matmul_peak() * _SHARE.get(config.model, _USUAL_SHARE)
 
 
 class _Extra(NamedTuple):

@@ -1,9 +1,14 @@
-"""Counts operations and bytes of traced programs (jaxprs), without compiling them."""
+"""Counts operations and bytes of traced programs (jaxprs), and what the machine can do at best."""
 
+import functools
 import math
+import time
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 class Count(NamedTuple):
@@ -57,3 +62,22 @@ def intermediate_bytes(jaxpr: Any) -> int:
         else:
             total += sum(getattr(v.aval, "size", 0) * 4 for v in eqn.outvars)
     return total
+
+
+@functools.cache
+def matmul_peak(seconds: float = 0.5) -> float:
+    """FLOP/s of large float32 matrix products: one on the first device, or one on each device."""
+    size, devices = 1024, jax.devices()
+    one = jnp.ones((1, size, size), jnp.float32)
+    spread = NamedSharding(Mesh(np.array(devices), ("d",)), PartitionSpec("d"))
+    each = jax.device_put(jnp.ones((len(devices), size, size), jnp.float32), spread)
+    product = jax.jit(lambda a: a @ a)
+    best = 0.0
+    for a in (one, each):
+        product(a).block_until_ready()
+        end = time.perf_counter() + seconds / 2
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            product(a).block_until_ready()
+            best = max(best, 2 * a.shape[0] * size**3 / (time.perf_counter() - began))
+    return best

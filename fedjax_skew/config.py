@@ -71,7 +71,7 @@ def default_config() -> ml_collections.ConfigDict:
     config.tensorboard = True
     config.figures = True
 
-    config.clients_per_chunk = 0  # 0 chooses by backend and model
+    config.clients_per_chunk = 0  # 0 chooses by backend
     config.num_devices = 0  # 0 uses all
     config.state_placement = "device"  # or "host": where clients' kept state waits for them
     config.conv = "auto"

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_skew.core.mesh import replicate
 from fedjax_skew.core.problem import Problem, initial_state, make_model
-from fedjax_skew.core.round import run_rounds
+from fedjax_skew.core.programs import compile_rounds, device_arrays
 from fedjax_skew.losses import cross_entropy
 
 
@@ -19,23 +18,15 @@ class Ours:
     """The vectorised round; ``round()`` runs one and returns the samples it used."""
 
     def __init__(self, problem: Problem):
-        work = problem.phases[0].work
-        self.data, self.keys = replicate((problem.data, problem.keys), work.mesh)
-        self.state = replicate(initial_state(problem), work.mesh)
+        arrays, self.state = device_arrays(problem), initial_state(problem)
         began = time.time()
-        fn = jax.jit(
-            functools.partial(run_rounds, work, 1),
-            donate_argnums=0,
-            out_shardings=self.state.round.sharding,
-        )
-        self.fn: Any = fn.lower(self.state, self.data, self.keys, jnp.int32(1)).compile()
+        self.rounds = compile_rounds(problem, problem.phases[0], self.state, arrays)
         self.compile_seconds = time.time() - began
         self.useful, self.executed = 0, 0
 
     def round(self) -> int:
         """Runs the next round."""
-        until = self.state.round + 1
-        self.state, report = self.fn(self.state, self.data, self.keys, until)
+        self.state, report = self.rounds(self.state, int(self.state.round) + 1)
         self.useful += int(report.useful_steps[0])
         self.executed += int(report.executed_steps[0])
         return int(report.samples[0])

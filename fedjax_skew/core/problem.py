@@ -323,17 +323,15 @@ def _work(config, facts: Facts, method: Method, model: Model) -> RoundWork:
     return RoundWork(
         local=local,
         mesh=client_mesh(config.num_devices),
-        clients_per_chunk=config.clients_per_chunk or _auto_chunk(config),
+        clients_per_chunk=config.clients_per_chunk or _auto_chunk(),
         schedule=make_schedule(config),
         stop_nonfinite=config.on_nonfinite == "stop",
     )
 
 
-def _auto_chunk(config: ml_collections.ConfigDict) -> int:
-    """Clients per chunk that measured best: a CPU core's cache is small, an accelerator is wide."""
-    if jax.default_backend() != "cpu":
-        return 16
-    return {"logistic": 32, "mlp": 2}.get(config.model, 2)
+def _auto_chunk() -> int:
+    """Clients per chunk: an accelerator is wide, a CPU core is full with one."""
+    return 1 if jax.default_backend() == "cpu" else 16
 
 
 def _unlabelled(name: str, config, dataset: source.Dataset) -> np.ndarray:

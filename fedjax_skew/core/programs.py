@@ -76,10 +76,13 @@ def compile_phase(problem: Problem, phase: Phase, state: State, arrays: Arrays) 
         who = some_clients(problem, "eval_local")
         local = _look(local_scores, problem, phase.work, arrays, who)
     scores = _scores(phase.work, state, arrays)
-    return Programs(_rounds(problem, phase, state, arrays), scores, clients, local)
+    return Programs(compile_rounds(problem, phase, state, arrays), scores, clients, local)
 
 
-def _rounds(problem: Problem, phase: Phase, state: State, arrays: Arrays) -> Callable[..., Any]:
+def compile_rounds(
+    problem: Problem, phase: Phase, state: State, arrays: Arrays
+) -> Callable[[State, int], tuple[State, RoundReport]]:
+    """``Programs.rounds`` alone."""
     data, keys, _ = arrays
     if data.x is None or host.on_host(state):
         source = problem.data if data.x is None else None

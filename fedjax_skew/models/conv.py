@@ -103,7 +103,9 @@ def conv_patches(
 
 def _dense_conv(x: Array, kernel: Array, strides: tuple[int, int]) -> Array:
     rows, columns, channels, features = kernel.shape
-    if strides == (1, 1) and columns * channels + rows * features < rows * columns * channels:
+    height = x.shape[1]
+    by_rows = (columns * channels + rows * features) * height / max(height - rows + 1, 1)
+    if strides == (1, 1) and by_rows < rows * columns * channels:
         return _row_conv(x, kernel)
     shifted = _shifted(x, (rows, columns), strides)
     patches = shifted[0] if len(shifted) == 1 else jnp.concatenate(shifted, axis=-1)
