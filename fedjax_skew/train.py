@@ -14,6 +14,7 @@ import ml_collections
 import numpy as np
 import tqdm
 
+from fedjax_skew import outputs
 from fedjax_skew.config import used_hparams
 from fedjax_skew.core import checkpoint, rundir
 from fedjax_skew.core.mesh import all_or_none, largest
@@ -33,7 +34,6 @@ from fedjax_skew.metrics import classification, skew
 from fedjax_skew.report import summary
 
 CHECKPOINT_SECONDS = 60.0
-MOST_COUNTS = 1_000_000  # classes times clients that are still written to partition.csv
 
 
 class Diverged(RuntimeError):
@@ -138,7 +138,9 @@ class _Run:
         self.lines = rundir.read_lines(path, first, repair=jax.process_index() == 0)
         _lighten(self.lines[:-1])
         self.seconds = self.lines[-1]["seconds"] if self.lines else 0.0
-        self._draw_partition()
+        if jax.process_index() == 0:
+            counts = self.problem.partitions[0].class_counts
+            outputs.write_partition(self.workdir, counts, self.config.figures)
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._signals())
             self.bar = stack.enter_context(
@@ -152,7 +154,9 @@ class _Run:
                     leave=None,  # Below another bar, a finished one makes room.
                 )
             )
-            self.writer = stack.enter_context(self._tensorboard(first))
+            self.writer = lambda line: None
+            if self.config.tensorboard and jax.process_index() == 0:
+                self.writer = stack.enter_context(outputs.tensorboard(self.workdir, first))
             for phase in self.problem.phases:
                 if int(state.round) < phase.last:
                     state = self._run_phase(phase, state)
@@ -335,43 +339,6 @@ class _Run:
         if upper == lower == 0:
             return classification.groups_by_thirds(sizes)
         return classification.groups_by_thresholds(sizes, upper, lower)
-
-    def _draw_partition(self) -> None:
-        """The first seed's partition, as numbers that ``counts(path)`` reads and as a figure."""
-        if jax.process_index() != 0:
-            return
-        path = self.workdir / "partition.csv"
-        counts = self.problem.partitions[0].class_counts
-        if not path.exists() and counts.size <= MOST_COUNTS:
-            rows = (",".join(map(str, row)) for row in counts.T.tolist())
-            rundir.write_text(path, "\n".join(rows) + "\n")
-        path = path.with_suffix(".png")
-        if path.exists() or not self.config.figures:
-            return
-        from fedjax_skew.report import heatmaps, style
-
-        style.save(heatmaps.partition_heatmap(counts), path.with_suffix(""))
-
-    @contextlib.contextmanager
-    def _tensorboard(self, first: int):
-        if not self.config.tensorboard or jax.process_index() != 0:
-            yield lambda line: None
-            return
-        import tensorboardX
-
-        directory = str(self.workdir / "tensorboard")
-        with tensorboardX.SummaryWriter(directory, purge_step=first + 1) as writer:
-
-            def write(line):
-                for name, value in line.items():
-                    if name in ("round", "confusion", "per_class_accuracy") or value is None:
-                        continue
-                    values = value if isinstance(value, list) else [value]
-                    values = [v for v in values if v is not None]
-                    if values:
-                        writer.add_scalar(name, float(np.mean(values)), line["round"])
-
-            yield write
 
     @contextlib.contextmanager
     def _signals(self):
