@@ -46,7 +46,7 @@ FIGURE = figures.Figure(
     ),
     recipe=recipe.config,
     options={"which": recipe.REPORTED},
-    smoke="x=5,10,25,100,0.1,0.4",
+    smoke="x=0.1,0.4,10",
 )
 
 
