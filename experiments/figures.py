@@ -48,10 +48,12 @@ def write(
     what, folder = figure(name), pathlib.Path(workdir)
     items = [Item(row, cell, cell.record()) for cell in cells for row in cell.run.rows]
     items.sort(key=lambda item: what.place(item.row))
-    done = [item for item in items if what.kind in UNTRAINED or item.record.finished]
+    trained = what.kind not in UNTRAINED
+    missing = [item for item in items if trained and not item.record.finished]
+    done = [item for item in items if not trained or item.record.finished]
     if not done:
         return []
-    note = _note(what, cells, len(items) - len(done))
+    note = _note(what, cells, missing)
     stem = name.replace("/", "_")
     made: list[pathlib.Path] = []
     for suffix, drawing in figure_drawings.KINDS[what.kind](done, **what.options).items():
@@ -63,7 +65,7 @@ def write(
     return [*made, page]
 
 
-def _note(what: Figure, cells: Sequence[Cell], missing: int) -> str:
+def _note(what: Figure, cells: Sequence[Cell], missing: Sequence[Item]) -> str:
     """What a reader must know who sees the picture alone; empty for the paper's full recipe."""
     # Where a smoke run cuts classes into groups shows in no figure.
     scaled = tuple(s for s in scaled_sentences(cells) if not s.startswith("group_thresholds"))
@@ -74,8 +76,10 @@ def _note(what: Figure, cells: Sequence[Cell], missing: int) -> str:
         words += ["Smaller than in the paper:", *scaled]
         if what.kind not in UNTRAINED and not any(s.startswith("seeds:") for s in scaled):
             words.append(f"seeds: {max(cell.config.num_seeds for cell in cells)}.")
-    if missing:
-        words.append(f"{missing} of its parts are not finished.")
+    failed = sum(item.record.status == "failed" for item in missing)
+    for count, state in ((len(missing) - failed, "not finished"), (failed, "failed")):
+        if count:
+            words.append(f"Left out: {count} {state}.")
     return " ".join(words)
 
 

@@ -46,7 +46,7 @@ def test_curves_of_finished_runs_only(tmp_path, monkeypatch):
     assert [len(axis.lines) for axis in figure.axes] == [2, 1]
     words = " ".join(figure.get_supxlabel().split())
     assert "rounds: 4 instead of 400." in words and "seeds: 2 instead of 5." in words
-    assert "1 of its parts are not finished." in words
+    assert "Left out: 1 not finished." in words
 
 
 def test_nothing_is_drawn_of_nothing_and_the_full_recipe_needs_no_words(tmp_path, monkeypatch):
