@@ -63,3 +63,17 @@ def test_the_package_itself_imports_nothing_heavy():
     code = "import sys, fedjax_skew; print(sorted(m for m in sys.modules if m in ('jax', 'flax')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_files_are_read_without_executing_anything():
+    """No module that unpickles or evaluates, and no numpy file with Python objects."""
+    for path in [p for room in ("fedjax_skew", "experiments") for p in (ROOT / room).rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not set(names) & {"pickle", "cloudpickle", "dill", "marshal", "shelve"}, path
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("eval", "exec"), path
+                objects = [k.value for k in node.keywords if k.arg == "allow_pickle"]
+                assert all(ast.unparse(value) == "False" for value in objects), path
