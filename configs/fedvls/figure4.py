@@ -39,7 +39,7 @@ FIGURE = figures.Figure(
         for method in METHODS
     ),
     recipe=recipe.config,
-    smoke="method=fedavg,fedvls",
+    smoke="method=fedavg,fedvls,participation=0.5,1",
 )
 
 
