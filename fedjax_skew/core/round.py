@@ -288,7 +288,7 @@ def _train_device(
 
     shapes = jax.eval_shape(
         lambda items, kept: reduce_chunk(train(items, kept), items.seed),
-        *jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (items, kept)),
+        *jax.tree.map(lambda a: a[0], (items, kept)),
     )
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     sums, (outs, executed) = jax.lax.scan(body, zeros, (items, kept))
