@@ -132,7 +132,11 @@ def test_a_run_that_is_killed_and_stopped_ends_as_if_nothing_had_happened(tmp_pa
 METHODS = {
     "fedavg": [],
     "scaffold": ["--config.participation=0.6", "--config.momentum=0.5"],
-    "fedlc_lt": ["--config.model=mlp", "--config.hparams.fedlc_lt.steps=3"],
+    "fedlc_lt": [
+        "--config.model=mlp",
+        "--config.hparams.fedlc_lt.steps=3",
+        "--config.server_data.labelled=0.005",
+    ],
     "creff": [
         "--config.model=mlp",
         *(f"--config.hparams.creff.{k}=2" for k in ("ipc", "match_steps", "crt_epochs", "repeats")),
