@@ -66,7 +66,7 @@ def default_config() -> ml_collections.ConfigDict:
     config.group_thresholds = (0, 0)  # class sizes (upper, lower); (0, 0) means thirds
     config.on_nonfinite = "stop"  # or "skip" that client, or "continue"
 
-    config.checkpoint_every = 0  # rounds; 0 is at every evaluation
+    config.checkpoint_every = 0  # rounds; 0 is once a minute
     config.keep_checkpoints = 2
     config.tensorboard = True
     config.figures = True

@@ -182,9 +182,10 @@ class _Run:
                 self._evaluate(phase, programs, state, report, began)
             self.bar.update(done - first)
             wait = self.config.checkpoint_every
-            due = (
-                done - saved_round >= wait if wait else time.time() - saved_at > CHECKPOINT_SECONDS
-            )
+            if wait:  # Multiples of it, so that the kept rounds do not depend on where a run stopped.
+                due = done // wait > saved_round // wait
+            else:
+                due = time.time() - saved_at > CHECKPOINT_SECONDS
             # Processes save together and stop together, whichever of them was asked to.
             due, stop = largest(due, self.stop_signal)
             if due or stop or done == phase.last:
