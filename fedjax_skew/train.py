@@ -27,7 +27,8 @@ from fedjax_skew.core.problem import (
     next_phase,
 )
 from fedjax_skew.core.programs import Programs, compile_phase, device_arrays, some_clients
-from fedjax_skew.core.round import RoundReport, State
+from fedjax_skew.core.reduction import RoundReport
+from fedjax_skew.core.round import State
 from fedjax_skew.data.source import Dataset
 from fedjax_skew.methods import Method
 from fedjax_skew.metrics import classification, skew

@@ -21,8 +21,8 @@ from fedjax_skew.core.cohort import sample_cohort
 from fedjax_skew.core.kept import put_host_rows, take_host_rows
 from fedjax_skew.core.keys import Stream, stream_keys
 from fedjax_skew.core.mesh import fetch, replicate
+from fedjax_skew.core.reduction import RoundReport
 from fedjax_skew.core.round import (
-    RoundReport,
     RoundWork,
     State,
     run_cohort,

@@ -16,7 +16,8 @@ from fedjax_skew.core.inspect import LocalScores, local_scores, spread_clients
 from fedjax_skew.core.kept import take_host_rows, take_rows
 from fedjax_skew.core.mesh import place, replicate
 from fedjax_skew.core.problem import Phase, Problem
-from fedjax_skew.core.round import RoundReport, RoundWork, State, run_rounds, state_shardings
+from fedjax_skew.core.reduction import RoundReport
+from fedjax_skew.core.round import RoundWork, State, run_rounds, state_shardings
 from fedjax_skew.data.federated import FederatedData
 
 

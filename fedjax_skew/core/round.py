@@ -17,7 +17,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew import trees
 from fedjax_skew.core.cohort import sample_cohort, schedule
 from fedjax_skew.core.kept import BY_CLIENT, put_rows, take_rows
 from fedjax_skew.core.keys import Stream, stream_keys
@@ -30,10 +29,9 @@ from fedjax_skew.core.local import (
     Trips,
     train_client,
 )
+from fedjax_skew.core.reduction import RoundReport, Sums, round_report, sum_chunk
 from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.methods.base import PyTree, Round, average
-
-_NAMED_CLIENTS = 8
 
 
 class State(NamedTuple):
@@ -59,44 +57,6 @@ def state_shardings(mesh: Mesh) -> State:
     everywhere: Any = NamedSharding(mesh, P())
     kept = NamedSharding(mesh, BY_CLIENT)
     return State(everywhere, everywhere, everywhere, kept, everywhere)
-
-
-class RoundReport(NamedTuple):
-    """Numbers about one round, ``[S]`` unless said.
-
-    Attributes:
-        loss: mean local objective over the cohort, weighted by samples.
-        update_norm: mean norm of the clients' updates.
-        mean_update_norm: norm of the mean update.
-        cosine: mean cosine between a client's update and the mean update.
-        nonfinite: number of clients with a non-finite result.
-        bad_clients: ``[S, 8]`` their numbers, -1 for none.
-        params_finite: whether the new global parameters are finite.
-        useful_steps: ``[]`` local steps that clients needed.
-        executed_steps: ``[]`` local steps that were computed.
-        samples: ``[]`` training samples that were used.
-    """
-
-    loss: jax.Array
-    update_norm: jax.Array
-    mean_update_norm: jax.Array
-    cosine: jax.Array
-    nonfinite: jax.Array
-    bad_clients: jax.Array
-    params_finite: jax.Array
-    useful_steps: jax.Array
-    executed_steps: jax.Array
-    samples: jax.Array
-
-
-class Sums(NamedTuple):
-    """What is reduced over clients, ``[S, ...]``: weighted, except ``summed`` and ``unit``."""
-
-    delta: PyTree
-    stats: PyTree
-    weight: jax.Array
-    summed: PyTree
-    unit: PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +178,7 @@ def run_cohort(
     outs = jax.tree.map(unchunk, outs)
     params, stats, server = _server_step(work, state, data, keys, cohort, lr, sums, outs)
     samples = jnp.sum(local.samples_used(num_samples))
-    report = _report(cohort, outs.report, sums, params, steps, executed, samples)
+    report = round_report(cohort, outs.report, sums, params, steps, executed, samples)
     new = State(params, stats, server, state.kept, state.round + 1)
     return new, outs.kept, report
 
@@ -249,34 +209,10 @@ def _train_device(
         fn = functools.partial(train_client, local, data)
         return jax.vmap(fn, in_axes=(axis, 0, 0, None, None))(sent, kept, items, round_, trips)
 
-    def reduce_chunk(out, seeds):
-        member = jax.nn.one_hot(seeds, num_seeds, dtype=jnp.float32, axis=0)
-
-        def total(tree, weight):
-            by_seed = member * weight
-
-            def contract(a):
-                return jnp.einsum(
-                    "sc,c...->s...", by_seed, a.astype(jnp.float32), precision="highest"
-                )
-
-            return jax.tree.map(contract, tree)
-
-        ones = jnp.ones_like(out.weight)
-        inverse = 1.0 / jnp.maximum(out.report.delta_norm, 1e-12)
-        inverse = jnp.where(out.weight > 0, inverse, 0.0)
-        return Sums(
-            total(out.delta, out.weight),
-            total(out.stats, out.weight),
-            total(ones, out.weight),
-            total(out.upload.summed, ones),
-            total(out.delta, inverse),
-        )
-
     def body(sums, chunk):
         items, kept = chunk
         out = train(items, kept)
-        sums = jax.tree.map(jnp.add, sums, reduce_chunk(out, items.seed))
+        sums = jax.tree.map(jnp.add, sums, sum_chunk(out, items.seed, num_seeds))
         keep_models = local.method.client_models
         out = out._replace(
             delta=None,
@@ -287,7 +223,7 @@ def _train_device(
         return sums, (out, jnp.max(items.num_steps) * items.num_steps.shape[0])
 
     shapes = jax.eval_shape(
-        lambda items, kept: reduce_chunk(train(items, kept), items.seed),
+        lambda items, kept: sum_chunk(train(items, kept), items.seed, num_seeds),
         *jax.tree.map(lambda a: a[0], (items, kept)),
     )
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
@@ -353,33 +289,4 @@ def _server_step(
         data.class_counts,
         data.labelled,
         data.unlabelled,
-    )
-
-
-def _report(cohort, clients, sums: Sums, params, steps, executed, samples) -> RoundReport:
-    share = clients.num_samples / jnp.sum(clients.num_samples, -1, keepdims=True)
-    total = jnp.maximum(sums.weight, 1e-12)
-    mean_norm = jax.vmap(trees.norm)(sums.delta) / total
-    along = jax.vmap(lambda u, d: trees.dot(u, d) / jnp.maximum(trees.norm(d), 1e-12))(
-        sums.unit, sums.delta
-    )
-    bad = ~clients.finite
-    order = jnp.argsort(~bad, axis=-1, stable=True)
-    names = jnp.where(
-        jnp.take_along_axis(bad, order, -1), jnp.take_along_axis(cohort, order, -1), -1
-    )
-    width = max(_NAMED_CLIENTS - names.shape[-1], 0)
-    names = jnp.pad(names, ((0, 0), (0, width)), constant_values=-1)[:, :_NAMED_CLIENTS]
-    finite = jax.tree.map(lambda p: jnp.all(jnp.isfinite(p.reshape(p.shape[0], -1)), -1), params)
-    return RoundReport(
-        loss=jnp.sum(clients.loss * share, -1),
-        update_norm=jnp.mean(clients.delta_norm, -1),
-        mean_update_norm=mean_norm,
-        cosine=along / jnp.maximum(jnp.sum(~bad, -1), 1),
-        nonfinite=jnp.sum(bad, -1),
-        bad_clients=names,
-        params_finite=jnp.all(jnp.stack(jax.tree.leaves(finite)), 0),
-        useful_steps=jnp.sum(steps),
-        executed_steps=executed,
-        samples=samples,
     )

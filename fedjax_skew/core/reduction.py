@@ -1,0 +1,112 @@
+"""What a round sums over clients while chunks finish, and the numbers it reports."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import trees
+from fedjax_skew.core.local import ClientOutput, ClientReport
+from fedjax_skew.methods.base import PyTree
+
+_NAMED_CLIENTS = 8
+
+
+class RoundReport(NamedTuple):
+    """Numbers about one round, ``[S]`` unless said.
+
+    Attributes:
+        loss: mean local objective over the cohort, weighted by samples.
+        update_norm: mean norm of the clients' updates.
+        mean_update_norm: norm of the mean update.
+        cosine: mean cosine between a client's update and the mean update.
+        nonfinite: number of clients with a non-finite result.
+        bad_clients: ``[S, 8]`` their numbers, -1 for none.
+        params_finite: whether the new global parameters are finite.
+        useful_steps: ``[]`` local steps that clients needed.
+        executed_steps: ``[]`` local steps that were computed.
+        samples: ``[]`` training samples that were used.
+    """
+
+    loss: jax.Array
+    update_norm: jax.Array
+    mean_update_norm: jax.Array
+    cosine: jax.Array
+    nonfinite: jax.Array
+    bad_clients: jax.Array
+    params_finite: jax.Array
+    useful_steps: jax.Array
+    executed_steps: jax.Array
+    samples: jax.Array
+
+
+class Sums(NamedTuple):
+    """What is reduced over clients, ``[S, ...]``: weighted, except ``summed`` and ``unit``."""
+
+    delta: PyTree
+    stats: PyTree
+    weight: jax.Array
+    summed: PyTree
+    unit: PyTree
+
+
+def sum_chunk(out: ClientOutput, seeds: jax.Array, num_seeds: int) -> Sums:
+    """Sums the clients ``[c]`` of a chunk by seed."""
+    member = jax.nn.one_hot(seeds, num_seeds, dtype=jnp.float32, axis=0)
+
+    def total(tree, weight):
+        by_seed = member * weight
+
+        def contract(a):
+            return jnp.einsum("sc,c...->s...", by_seed, a.astype(jnp.float32), precision="highest")
+
+        return jax.tree.map(contract, tree)
+
+    ones = jnp.ones_like(out.weight)
+    inverse = 1.0 / jnp.maximum(out.report.delta_norm, 1e-12)
+    inverse = jnp.where(out.weight > 0, inverse, 0.0)
+    return Sums(
+        total(out.delta, out.weight),
+        total(out.stats, out.weight),
+        total(ones, out.weight),
+        total(out.upload.summed, ones),
+        total(out.delta, inverse),
+    )
+
+
+def round_report(
+    cohort: jax.Array,
+    clients: ClientReport,
+    sums: Sums,
+    params: PyTree,
+    steps: jax.Array,
+    executed: jax.Array,
+    samples: jax.Array,
+) -> RoundReport:
+    """The numbers of a round from its clients' reports ``[S, M]``, sums and new parameters."""
+    share = clients.num_samples / jnp.sum(clients.num_samples, -1, keepdims=True)
+    total = jnp.maximum(sums.weight, 1e-12)
+    mean_norm = jax.vmap(trees.norm)(sums.delta) / total
+    along = jax.vmap(lambda u, d: trees.dot(u, d) / jnp.maximum(trees.norm(d), 1e-12))(
+        sums.unit, sums.delta
+    )
+    bad = ~clients.finite
+    order = jnp.argsort(~bad, axis=-1, stable=True)
+    names = jnp.where(
+        jnp.take_along_axis(bad, order, -1), jnp.take_along_axis(cohort, order, -1), -1
+    )
+    width = max(_NAMED_CLIENTS - names.shape[-1], 0)
+    names = jnp.pad(names, ((0, 0), (0, width)), constant_values=-1)[:, :_NAMED_CLIENTS]
+    finite = jax.tree.map(lambda p: jnp.all(jnp.isfinite(p.reshape(p.shape[0], -1)), -1), params)
+    return RoundReport(
+        loss=jnp.sum(clients.loss * share, -1),
+        update_norm=jnp.mean(clients.delta_norm, -1),
+        mean_update_norm=mean_norm,
+        cosine=along / jnp.maximum(jnp.sum(~bad, -1), 1),
+        nonfinite=jnp.sum(bad, -1),
+        bad_clients=names,
+        params_finite=jnp.all(jnp.stack(jax.tree.leaves(finite)), 0),
+        useful_steps=jnp.sum(steps),
+        executed_steps=executed,
+        samples=samples,
+    )
