@@ -20,4 +20,5 @@ def get_config(arg: str = "") -> ml_collections.ConfigDict:
     config.client_lr = 0.01
     config.momentum = 0.9
     config.weight_decay = 1e-5
+    config.hparams.fedconcat.encoder_rounds = 10  # half of the rounds
     return finish(config, arg)
