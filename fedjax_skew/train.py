@@ -183,7 +183,7 @@ class _Run:
                 self._evaluate(phase, programs, state, report, began)
             self.bar.update(done - first)
             wait = self.config.checkpoint_every
-            if wait:  # Multiples of it, so that the kept rounds do not depend on where a run stopped.
+            if wait:  # At its multiples, wherever a run stopped before.
                 due = done // wait > saved_round // wait
             else:
                 due = time.time() - saved_at > CHECKPOINT_SECONDS
