@@ -51,7 +51,7 @@ def use_every_core() -> None:
     A number of devices that JAX or XLA_FLAGS was given wins.
     """
     given = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if not given and jax.config.jax_num_cpu_devices < 0:
+    if not given and getattr(jax.config, "jax_num_cpu_devices", 0) < 0:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         jax.config.update("jax_num_cpu_devices", min(cores or 1, MOST_CPU_DEVICES))
 
