@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 from fedjax_skew.core.cohort import sample_cohort
 from fedjax_skew.core.kept import put_host_rows, take_host_rows
 from fedjax_skew.core.keys import Stream, stream_keys
-from fedjax_skew.core.mesh import fetch, replicate
+from fedjax_skew.core.mesh import compiler_options, fetch, replicate
 from fedjax_skew.core.reduction import RoundReport
 from fedjax_skew.core.round import (
     RoundWork,
@@ -128,6 +128,7 @@ class HostRounds:
             functools.partial(_step, work, self._kept_here),
             donate_argnums=0,
             out_shardings=(shardings, everywhere),
+            compiler_options=compiler_options(),
         )
         cohort, samples = self._feed.shapes()
         if self._kept_here:

@@ -1,6 +1,7 @@
 """Devices and processes: one mesh axis ``clients`` over all devices of all processes."""
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,23 @@ def client_mesh(num_devices: int = 0) -> Mesh:
             "cannot do; it must be 0 (all)."
         )
     return Mesh(np.array(devices[: num_devices or len(devices)]), ("clients",))
+
+
+@functools.cache
+def compiler_options() -> dict[str, bool]:
+    """XLA's options for rounds: on a CPU, the older of its two code generators.
+
+    It compiles in 0.5 to 0.8 of the time; residual networks then train 1.2 times as fast, the other
+    models as before.
+    """
+    options = {"xla_cpu_use_fusion_emitters": False}
+    if jax.default_backend() != "cpu":
+        return {}
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:  # This XLA has no such choice.
+        return {}
+    return options
 
 
 def place(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:

@@ -14,7 +14,7 @@ from fedjax_skew.core import host
 from fedjax_skew.core.evaluate import Scores, TestSet, batches, evaluate, evaluate_clients
 from fedjax_skew.core.inspect import LocalScores, local_scores, spread_clients
 from fedjax_skew.core.kept import take_host_rows, take_rows
-from fedjax_skew.core.mesh import place, replicate
+from fedjax_skew.core.mesh import compiler_options, place, replicate
 from fedjax_skew.core.problem import Phase, Problem
 from fedjax_skew.core.reduction import RoundReport
 from fedjax_skew.core.round import RoundWork, State, run_rounds, state_shardings
@@ -94,6 +94,7 @@ def compile_rounds(
         functools.partial(run_rounds, phase.work, length),
         donate_argnums=0,
         out_shardings=(shardings, shardings.round),
+        compiler_options=compiler_options(),
     )
     compiled = fn.lower(state, data, keys, np.int32(0)).compile()
 
@@ -108,7 +109,11 @@ def compile_rounds(
 
 def _scores(work: RoundWork, state: State, arrays: Arrays) -> Callable[..., Any]:
     everywhere = NamedSharding(work.mesh, P())
-    fn = jax.jit(functools.partial(evaluate, work), out_shardings=everywhere)
+    fn = jax.jit(
+        functools.partial(evaluate, work),
+        out_shardings=everywhere,
+        compiler_options=compiler_options(),
+    )
     state = state._replace(kept=None)
     compiled = fn.lower(state, *arrays, np.bool_(False)).compile()
     return lambda state, final: compiled(state._replace(kept=None), *arrays, np.bool_(final))
