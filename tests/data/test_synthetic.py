@@ -93,7 +93,7 @@ def test_natural_partition_follows_the_clients():
         ("synthetic", {"num_clients": 0}, "num_clients=0"),
         ("synthetic", {"num_clients": 1.5}, "num_clients=1.5"),
         ("synthetic", {"seed": -1}, "seed=-1"),
-        ("synthetic", {"num_client": 3}, "Did you mean 'num_clients'"),
+        ("synthetic", {"num_client": 3}, "options are: num_clients"),
         ("synthetic", {"path": "x.npz"}, r"dataset\.path"),
     ],
 )
