@@ -7,10 +7,11 @@ log prior off the logits there; it adds 1e-9 to the prior of ``L_cal`` instead o
 classes; and its teacher runs in training mode.
 
 The printed ``L_logit`` has no lower bound and pulls with full strength for ever. On MNIST
-(Dirichlet 0.05, 10 clients, MLP, momentum 0.9) it drives training to chance within ten rounds even
-with the small weight, while the published form, which is bounded, trains. So the published form is
-the default, and ``published_code=False`` computes the printed equations. The published code also
-trains without weight decay and resets momentum every round, which are settings of the run.
+(``configs/mnist.py``: Dirichlet 0.05, MLP, momentum 0.9) even the small weight lets accuracy fall
+from 62.4 % in round 3 to 23.1 % in round 20, while the published form, which is bounded, trains. So
+the published form is the default, and ``published_code=False`` computes the printed equations. The
+published code also trains without weight decay and resets momentum every round, which are settings
+of the run.
 """
 
 from fedjax_skew import losses
