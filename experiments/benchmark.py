@@ -1,7 +1,7 @@
 """Measures rounds side by side with other ways to simulate them.
 
     python -m experiments.benchmark                       # this package, all workloads
-    python -m experiments.benchmark --peers=torch,loop,vmap --workloads=mlp,tfcnn
+    python -m experiments.benchmark --peers=torch,loop,vmap,pfl --workloads=mlp,pfl_cnn
     python -m experiments.benchmark --scaling             # time against clients
     python -m experiments.benchmark --tune --workloads=tfcnn   # best settings on this device
 
@@ -22,10 +22,13 @@ from absl import flags
 
 from experiments import app
 from experiments.bench.jax_peers import JittedLoop, Ours
-from experiments.bench.workloads import WORKLOADS, flops_per_sample, make_problem
+from experiments.bench.workloads import WORKLOADS, flops_per_sample, make_config, make_problem
 from experiments.flops import matmul_peak
+from fedjax_skew.core.problem import Problem, build
+from fedjax_skew.data.source import Dataset
+from fedjax_skew.errors import unknown
 
-PEERS = ("torch", "loop", "vmap")
+PEERS = ("torch", "loop", "vmap", "pfl")
 
 _WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "Names of workloads.")
 _PEERS = flags.DEFINE_list("peers", [], f"Peers to run beside: {', '.join(PEERS)}.")
@@ -81,58 +84,55 @@ def _peer(peer: str, name: str, problem) -> Any:
     if peer == "vmap":
         cohort = problem.facts.cohort_size
         return Ours(make_problem(WORKLOADS[name], conv="xla", clients_per_chunk=cohort))
+    if peer == "pfl" and name != "pfl_cnn":
+        return None  # Its own benchmark is the workload for it.
     try:
+        if peer == "pfl":
+            from experiments.bench.pfl_peer import PflRound
+
+            return PflRound(problem)
         from experiments.bench.torch_peer import TorchLoop
-    except ImportError:
-        print("torch is not installed (pip install 'fedjax_skew[bench]'); its column is left out.")
+
+        return TorchLoop(problem)
+    except ImportError as error:
+        print(f"{peer} is left out: {error} (pip install 'fedjax_skew[bench]').")
         return None
-    return TorchLoop(problem)
 
 
-def scaling(turns: int) -> dict[str, dict[int, float]]:
+def scaling(turns: int) -> list[dict[str, Any]]:
     """Seconds a round takes against clients per round, and against clients in all."""
-    workload = WORKLOADS["mlp"]
-    found: dict[str, dict[int, float]] = {"clients_per_round": {}, "clients": {}}
+    rows = []
+    five_steps = {"partition": "iid", "local_epochs": 0, "local_steps": 5}
     for cohort in (1, 4, 16, 64, 256):
         problem = make_problem(
-            workload,
-            partition="iid",
-            num_clients=256,
-            participation=cohort / 256,
-            local_epochs=0,
-            local_steps=5,
+            WORKLOADS["mlp"], num_clients=256, participation=cohort / 256, **five_steps
         )
-        found["clients_per_round"][cohort] = _seconds(problem, turns)
-    from experiments.bench.workloads import make_config
-    from fedjax_skew.core.problem import build
-    from fedjax_skew.data.source import Dataset
-
+        rows.append({"clients": 256, "cohort": cohort, **_round_of(problem, turns)})
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2_000_000, 8)).astype(np.float32)
+    labels = rng.integers(0, 10, len(x)).astype(np.int32)
+    dataset = Dataset("random", x, labels, x[:100], labels[:100], 10)
     for clients in (100, 10_000, 1_000_000):
-        rng = np.random.default_rng(0)
-        x = rng.integers(0, 256, (2_000_000, 8), dtype=np.uint8).astype(np.float32)
-        labels = rng.integers(0, 10, len(x)).astype(np.int32)
-        dataset = Dataset("random", x, labels, x[:100], labels[:100], 10)
         config = make_config(
-            workload,
-            model="mlp",
-            partition="iid",
-            num_clients=clients,
-            participation=50 / clients,
-            local_epochs=0,
-            local_steps=5,
+            WORKLOADS["mlp"], num_clients=clients, participation=50 / clients, **five_steps
         )
-        found["clients"][clients] = _seconds(build(config, dataset=dataset), turns)
-    return found
+        problem = build(config, dataset=dataset)
+        rows.append({"clients": clients, "cohort": 50, **_round_of(problem, turns)})
+    return rows
 
 
-def _seconds(problem, turns: int) -> float:
+def _round_of(problem: Problem, turns: int) -> dict[str, float]:
     ours = Ours(problem)
     times = []
     for _ in range(turns + 1):
         began = time.perf_counter()
         ours.round()
         times.append(time.perf_counter() - began)
-    return float(np.median(times[1:]))
+    tables = [a for a in jax.tree.leaves(problem.data._replace(x=None))]
+    return {
+        "milliseconds": 1000 * float(np.median(times[1:])),
+        "table_mb": sum(a.nbytes for a in tables) / 2**20,
+    }
 
 
 def tune(name: str, turns: int) -> dict[str, float]:
@@ -156,8 +156,6 @@ def main(argv: Sequence[str]) -> None:
     ):
         for name in given:
             if name not in known:
-                from fedjax_skew.errors import unknown
-
                 raise unknown(kind, name, known)
     result: dict[str, Any] = {"device": jax.devices()[0].device_kind, "devices": len(jax.devices())}
     if _TUNE.value:
@@ -169,9 +167,11 @@ def main(argv: Sequence[str]) -> None:
                 print(f"  {speed:10.0f} samples/s  {key}")
     elif _SCALING.value:
         result["scaling"] = scaling(_TURNS.value)
-        for axis, seconds in result["scaling"].items():
-            for number, value in seconds.items():
-                print(f"{axis:18s} {number:8d}  {1000 * value:10.2f} ms a round")
+        for row in result["scaling"]:
+            print(
+                f"{row['clients']:8d} clients, {row['cohort']:3d} a round: "
+                f"{row['milliseconds']:8.2f} ms, index table {row['table_mb']:.1f} MB"
+            )
     else:
         result["workloads"] = []
         for name in _WORKLOADS.value:

@@ -9,6 +9,7 @@ from torch import nn
 
 from experiments.bench.jax_peers import client_batches
 from fedjax_skew.core.problem import Problem
+from fedjax_skew.data.source import Dataset
 
 
 class _Block(nn.Module):
@@ -88,6 +89,15 @@ def make_module(name: str) -> nn.Module:
     raise ValueError(f"model={name!r} has no PyTorch twin.")
 
 
+def pixels(dataset: Dataset, x: np.ndarray) -> torch.Tensor:
+    """Samples as PyTorch wants them: images with channels first, normalised."""
+    tensor = torch.from_numpy(np.ascontiguousarray(x))
+    if x.dtype != np.uint8:
+        return tensor
+    mean, std = (torch.tensor(v).view(1, -1, 1, 1) for v in (dataset.mean, dataset.std))
+    return (tensor.permute(0, 3, 1, 2).float() / 255 - mean) / std
+
+
 class TorchLoop:
     """One client after another, one batch after another."""
 
@@ -96,15 +106,6 @@ class TorchLoop:
         self.module = make_module(problem.config.model)
         self.local = copy.deepcopy(self.module)
         self.rng = np.random.default_rng(0)
-        self.images = problem.dataset.x_train.dtype == np.uint8
-        self.mean = torch.tensor(problem.dataset.mean or (0.0,)).view(1, -1, 1, 1)
-        self.std = torch.tensor(problem.dataset.std or (1.0,)).view(1, -1, 1, 1)
-
-    def _input(self, x: np.ndarray) -> torch.Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(x))
-        if not self.images:
-            return tensor
-        return (tensor.permute(0, 3, 1, 2).float() / 255 - self.mean) / self.std
 
     def round(self) -> int:
         """Trains a cohort and averages the models by their number of samples."""
@@ -120,7 +121,7 @@ class TorchLoop:
             size = 0
             for bx, by in zip(x, labels, strict=True):
                 optimizer.zero_grad()
-                logits = self.local(self._input(bx))
+                logits = self.local(pixels(self.problem.dataset, bx))
                 target = torch.from_numpy(by.astype(np.int64))
                 nn.functional.cross_entropy(logits, target).backward()
                 optimizer.step()
