@@ -50,7 +50,7 @@ setup(
             "ruff>=0.6",
         ],
         "prepare": ["tensorflow>=2.16"],
-        "bench": ["pfl>=0.3", "torch>=2.2"],
+        "bench": ["torch>=2.2"],
         "ray": ["ray>=2.30"],
     },
 )

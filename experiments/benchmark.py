@@ -106,7 +106,9 @@ def _peer(peer: str, name: str, problem) -> Any:
 
         return TorchLoop(problem)
     except ImportError as error:
-        print(f"{peer} is left out: {error} (pip install 'fedjax_skew[bench]').")
+        # pfl asks for an old absl-py but works with the newer one of this package.
+        hint = "pfl && pip install -U absl-py" if peer == "pfl" else "'fedjax_skew[bench]'"
+        print(f"{peer} is left out: {error} (pip install {hint}).")
         return None
 
 
