@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from fedjax_skew import trees
 from fedjax_skew.core.cohort import sample_cohort, schedule
 from fedjax_skew.core.kept import BY_CLIENT, put_rows, take_rows
 from fedjax_skew.core.keys import Stream, stream_keys
@@ -205,8 +206,12 @@ def _train_device(
         sizes = data.size(items.seed, items.client)
         passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.facts.batch_size)
         trips = Trips(jnp.max(items.num_steps), jnp.max(passes))
-        sent = one if axis is None else jax.tree.map(lambda a: a[items.seed], one)
         fn = functools.partial(train_client, local, data)
+        if items.seed.shape[0] == 1:  # An axis of one client only makes products slower.
+            item, own = jax.tree.map(lambda a: a[0], (items, kept))
+            sent = one if axis is None else trees.index(one, item.seed)
+            return jax.tree.map(lambda a: a[None], fn(sent, own, item, round_, trips))
+        sent = one if axis is None else trees.index(one, items.seed)
         return jax.vmap(fn, in_axes=(axis, 0, 0, None, None))(sent, kept, items, round_, trips)
 
     def body(sums, chunk):

@@ -101,11 +101,19 @@ def _windows(x: Array, window: int) -> Array:
     return x.reshape(batch, rows, window, columns, window, channels)
 
 
+def _corners(x: Array, window: int) -> list[Array]:
+    """The pixels at each place of the windows, in row-major order."""
+    height, width = (n // window * window for n in x.shape[1:3])
+    return [
+        x[:, i:height:window, j:width:window] for i in range(window) for j in range(window)
+    ]
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def max_pool(x: Array, window: int = 2) -> Array:
     """Takes the maximum over non-overlapping windows, dropping rows and columns left over.
 
-    The same as ``nn.max_pool(x, (w, w), (w, w), "VALID")``, but as a reshape and a maximum: the
+    The same as ``nn.max_pool(x, (w, w), (w, w), "VALID")``, but as maxima of strided slices: the
     gradient of a windowed reduction is a scatter, which is slow inside a loop on the CPU backend.
     The first of equal values in a window receives the gradient, as in PyTorch.
 
@@ -116,19 +124,21 @@ def max_pool(x: Array, window: int = 2) -> Array:
     Returns:
         ``[B, H // window, W // window, C]``.
     """
-    return _windows(x, window).max(axis=(2, 4))
+    return functools.reduce(jnp.maximum, _corners(x, window))
 
 
 @max_pool.defjvp
 def _max_pool_jvp(
     window: int, primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[Array, Array]:
-    windows = _windows(primals[0], window)
-    y = windows.max(axis=(2, 4))
+    y, *others = _corners(primals[0], window)
+    holder = jnp.zeros(y.shape, jnp.int8)
+    for n, pixel in enumerate(others, 1):
+        larger = pixel > y
+        y, holder = jnp.where(larger, pixel, y), jnp.where(larger, jnp.int8(n), holder)
     place = jnp.arange(window**2, dtype=jnp.int8).reshape(window, 1, window, 1)
-    holders = jnp.where(windows == y[:, :, None, :, None], place, jnp.int8(window**2))
-    first = holders.min(axis=(2, 4))[:, :, None, :, None]
-    return y, jnp.where(place == first, _windows(tangents[0], window), 0).sum(axis=(2, 4))
+    chosen = place == holder[:, :, None, :, None]
+    return y, jnp.where(chosen, _windows(tangents[0], window), 0).sum(axis=(2, 4))
 
 
 def global_average_pool(x: Array) -> Array:
