@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 class Count(NamedTuple):
@@ -67,17 +65,16 @@ def intermediate_bytes(jaxpr: Any) -> int:
 @functools.cache
 def matmul_peak(seconds: float = 0.5) -> float:
     """FLOP/s of large float32 matrix products: one on the first device, or one on each device."""
-    size, devices = 1024, jax.devices()
-    one = jnp.ones((1, size, size), jnp.float32)
-    spread = NamedSharding(Mesh(np.array(devices), ("d",)), PartitionSpec("d"))
-    each = jax.device_put(jnp.ones((len(devices), size, size), jnp.float32), spread)
+    size = 1024
     product = jax.jit(lambda a: a @ a)
+    each = [jax.device_put(jnp.ones((size, size), jnp.float32), d) for d in jax.local_devices()]
     best = 0.0
-    for a in (one, each):
-        product(a).block_until_ready()
+    for arrays in (each[:1], each):
+        jax.block_until_ready([product(a) for a in arrays])
         end = time.perf_counter() + seconds / 2
         while time.perf_counter() < end:
             began = time.perf_counter()
-            product(a).block_until_ready()
-            best = max(best, 2 * a.shape[0] * size**3 / (time.perf_counter() - began))
+            jax.block_until_ready([product(a) for a in arrays])
+            spent = time.perf_counter() - began
+            best = max(best, 2 * len(arrays) * size**3 / spent)
     return best
