@@ -10,7 +10,7 @@ The whole figure, and one of its runs::
 Chosen here, because the paper does not say:
 
 - Data: CIFAR-10-LT with IF=10 and alpha=0.5, as in Figure 2.
-- Swept values: 0.001, 0.003, 0.01, 0.03 and 0.1; the other weight is 0.01.
+- Swept values: 0.0001, 0.001, 0.01, 0.1 and 1; the other weight is 0.01.
 """
 
 import ml_collections
@@ -36,11 +36,11 @@ FIGURE = figures.Figure(
             ("weight λ of the class centres", "hparams.fedlf.lam"),
             ("weight γ of the decorrelation", "hparams.fedlf.gamma"),
         )
-        for x in (0.001, 0.003, 0.01, 0.03, 0.1)
+        for x in (0.0001, 0.001, 0.01, 0.1, 1.0)
     ),
     recipe=recipe.config,
     options={"which": recipe.REPORTED, "log": True},
-    smoke="x=0.001,0.003,0.01",
+    smoke="x=0.0001,0.01,1",
 )
 
 
