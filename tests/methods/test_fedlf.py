@@ -39,7 +39,9 @@ def test_centres_are_means_over_the_epoch_and_start_anew(make_view, make_params)
     np.testing.assert_array_equal(first["count"], [3, 3, 1, 0])
 
 
-@pytest.mark.parametrize("options", [{"normalize": True}, {"literal_margin": True, "normalize": False}])
+@pytest.mark.parametrize(
+    "options", [{"normalize": True}, {"literal_margin": True, "normalize": False}]
+)
 def test_loss_and_term_are_the_whole_objective_with_current_centres(make_view, options):
     method = fedlf(lam=0.3, gamma=0.2, tau=1.5, **options)
     view = make_view()
