@@ -64,3 +64,39 @@ def test_an_unknown_method_gets_a_suggestion():
 def test_an_unknown_hyper_parameter_names_the_method():
     with pytest.raises(ValueError, match=r"hparams\.fedavg='uniform' is unknown"):
         build("fedavg", {"fedavg": {"uniform": True}})
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("fedlc+scaffold", ("loss", "correct", "absorb")),
+        ("fedlc+fedprox", ("loss", "term")),
+        ("fedvls+fedsam", ("loss", "term", "step")),
+        ("fedvls+fedexp", ("loss", "term", "server")),
+        ("fedrs+fedadam", ("loss", "server")),
+        ("fedlf+moon", ("loss", "term", "observe", "finish")),
+    ],
+)
+def test_named_pairs_have_the_parts_of_both(name, parts):
+    assert all(getattr(build(name), part) is not None for part in parts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pair", "first", "second"),
+    [
+        ("fedvls+fedsam", "fedvls", "fedsam"),
+        ("fedrs+fedadam", "fedrs", "fedadam"),
+        ("fedlc+scaffold", "fedlc", "scaffold"),
+    ],
+)
+def test_a_pair_differs_from_each_of_its_methods(simulate, pair, first, second):
+    both, a, b = (simulate(name, rounds=2) for name in (pair, first, second))
+
+    def apart(one, other):
+        heads = [done.state.params["head"]["kernel"] for done in (one, other)]
+        return float(jnp.abs(heads[0] - heads[1]).max())
+
+    assert np.isfinite(float(trees.norm(both.state.params)))
+    assert apart(both, a) > 1e-4
+    assert apart(both, b) > 1e-4
