@@ -1,1 +1,1 @@
-"""What a run is judged by: accuracy and friends, skew, drift, the deviation bound, curves."""
+"""What a run is judged by: accuracy and friends, skew, the deviation bound, curves."""
