@@ -14,6 +14,8 @@ UNSTATED = (
     "the published code.",
     "Seeds: 3 (the printed group accuracies are those of one run). Reported: the last round.",
     "The sign of the margin Q in L_C: enforced, not as printed.",
+    "L_D is divided by the squared number of features, as in FedDecorr: the printed sum lets "
+    "training collapse (`fedjax_skew/methods/fedlf.py` has the measurement).",
     "Table 3: CIFAR-10-LT, whose row of Table 1 it repeats. Table 4: its IF=0.1 is IF=10.",
     "Hyper-parameters of the baselines: their own papers' defaults; FedRS with the soft scale and "
     "alpha 0.25, focal loss with alpha 0.25 and gamma 2, as in the published code.",

@@ -9,8 +9,9 @@ REPORTED = "best"
 UNSTATED = (
     "FedLC rows: FedLC's own loss with tau 0.5, the value of the appendix. Table 5 without both "
     "terms is the log-prior form of eq. 2, which the paper also calls FedLC.",
-    "Weight of the logit suppression: 0.005, as in the published code; with the 1 that eq. 6 "
-    "implies training collapses.",
+    "The logit suppression in the form and with the weight (0.005) of the published code: the "
+    "printed form collapses with the weight 1 that eq. 6 implies, and also with the small one "
+    "(`fedjax_skew/methods/fedvls.py` has the measurement).",
     "MNIST is compared by the accuracy on the training pool, because that is what the published "
     "code reports for it; the held-out accuracy stands in a second table.",
     "Momentum is kept between rounds by the methods whose published clients keep it (FedAvg, "
