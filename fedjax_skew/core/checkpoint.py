@@ -73,7 +73,9 @@ def restore(directory: pathlib.Path, like: Any) -> tuple[int, Any] | None:
     target = jax.tree.map(_described, like(round_))
     try:
         with ocp.StandardCheckpointer() as checkpointer:
-            _check_shapes(checkpointer.metadata(path.absolute()).item_metadata.tree, target)
+            saved: Any = checkpointer.metadata(path.absolute())
+            saved = getattr(saved, "item_metadata", saved)  # Older versions give it directly.
+            _check_shapes(saved.tree, target)
             tree = checkpointer.restore(path.absolute(), target, strict=False)
     except (ValueError, KeyError, OSError) as error:
         raise ValueError(
