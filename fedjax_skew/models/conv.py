@@ -6,21 +6,27 @@ slower still. A matrix product has neither fault: ``vmap`` makes it a batched ma
 """
 
 import functools
+import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_skew.models import winograd
+from fedjax_skew.models.winograd import matmul
+
 Array = jax.Array
 Padding = str | int | Sequence[tuple[int, int]]
+Pads = tuple[tuple[int, int], tuple[int, int]]
 Shape = tuple[int, ...]
 
+# Bytes between images and results that still stay in a core's cache.
+_CACHE = 2**21
 
-def explicit_padding(
-    padding: Padding, size: Shape, window: Shape, strides: Shape
-) -> tuple[tuple[int, int], tuple[int, int]]:
+
+def explicit_padding(padding: Padding, size: Shape, window: Shape, strides: Shape) -> Pads:
     """Returns (low, high) padding of rows and columns for any way of writing it."""
     if isinstance(padding, int):
         return ((padding, padding), (padding, padding))
@@ -73,8 +79,9 @@ def conv_patches(
     Shifted (strided) slices of the image are put side by side on the channel axis and multiplied
     with the flattened kernel. A 1x1 kernel needs no slices. Where it moves less memory, only the
     shifts along a row are put side by side; the product then has one output for every kernel row,
-    and these are added with a shift along the columns. A depthwise kernel becomes a sum of
-    shifted products, because a matrix product with one input channel would only move memory.
+    and these are added with a shift along the columns. A 3x3 kernel with many channels is
+    multiplied in Winograd's form. A depthwise kernel becomes a sum of shifted products, because a
+    matrix product with one input channel would only move memory.
 
     Args:
         x: ``[B, H, W, Cin]``.
@@ -87,46 +94,74 @@ def conv_patches(
         ``[B, H', W', Cout]``.
     """
     pads = explicit_padding(padding, x.shape[1:3], kernel.shape[:2], strides)
-    if pads != ((0, 0), (0, 0)):
-        x = jnp.pad(x, ((0, 0), *pads, (0, 0)))
     if feature_group_count == 1:
-        return _dense_conv(x, kernel, strides)
+        return _dense_conv(x, kernel, strides, pads)
     if feature_group_count == x.shape[-1]:
-        return _depthwise_conv(x, kernel, strides)
+        return _depthwise_conv(_pad(x, pads), kernel, strides)
     groups = zip(
         jnp.split(x, feature_group_count, axis=-1),
         jnp.split(kernel, feature_group_count, axis=-1),
         strict=True,
     )
-    return jnp.concatenate([_dense_conv(part, k, strides) for part, k in groups], axis=-1)
+    return jnp.concatenate([_dense_conv(part, k, strides, pads) for part, k in groups], axis=-1)
 
 
-def _dense_conv(x: Array, kernel: Array, strides: tuple[int, int]) -> Array:
+def _pad(x: Array, pads: Pads) -> Array:
+    return x if pads == ((0, 0), (0, 0)) else jnp.pad(x, ((0, 0), *pads, (0, 0)))
+
+
+def _dense_conv(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -> Array:
     rows, columns, channels, features = kernel.shape
-    height = x.shape[1]
-    by_rows = (columns * channels + rows * features) * height / max(height - rows + 1, 1)
-    if strides == (1, 1) and by_rows < rows * columns * channels:
-        return _row_conv(x, kernel)
-    shifted = _shifted(x, (rows, columns), strides)
+    height, width = (n + sum(p) for n, p in zip(x.shape[1:3], pads, strict=True))
+    out = ((height - rows) // strides[0] + 1, (width - columns) // strides[1] + 1)
+    by_rows = (columns * channels + rows * features) * height / out[0]
+    whole = rows * columns * channels
+    conv: Callable[[Array], Array]
+    if strides == (1, 1) and winograd.pays(kernel, out):
+        conv = functools.partial(winograd.conv, factors=winograd.transform_kernel(kernel))
+        floats = winograd.floats(kernel, out)
+    elif strides == (1, 1) and by_rows < whole:
+        conv = functools.partial(_row_conv, kernel=kernel)
+        floats = math.prod(out) * by_rows
+    else:
+        conv = functools.partial(_patch_conv, kernel=kernel, strides=strides)
+        floats = math.prod(out) * (whole + features)
+    if rows * columns == 1 or whole < 64:  # Too little lies between for groups to pay.
+        return conv(_pad(x, pads))
+    return _in_groups(lambda part: conv(_pad(part, pads)), x, 4 * floats)
+
+
+def _in_groups(conv: Callable[[Array], Array], x: Array, bytes_per_image: float) -> Array:
+    """Convolves a few images at a time on the CPU backend.
+
+    What lies between an image and its result is several times larger than both. For a few images it
+    stays in the cache, and making it again for the gradient is faster than fetching it from memory.
+    """
+    batch = x.shape[0]
+    most = max(int(_CACHE // bytes_per_image), 1)
+    size = next(n for n in range(min(most, batch), 0, -1) if batch % n == 0)
+    if size == batch or jax.default_backend() != "cpu":
+        return conv(x)
+    conv = jax.checkpoint(conv, prevent_cse=False)
+    out = lax.map(conv, x.reshape(-1, size, *x.shape[1:]))
+    return out.reshape(batch, *out.shape[2:])
+
+
+def _patch_conv(x: Array, kernel: Array, strides: tuple[int, int]) -> Array:
+    shifted = _shifted(x, kernel.shape[:2], strides)
     patches = shifted[0] if len(shifted) == 1 else jnp.concatenate(shifted, axis=-1)
-    return _product(patches, kernel.reshape(-1, features))
+    return matmul(patches, kernel.reshape(-1, kernel.shape[-1]))
 
 
 def _row_conv(x: Array, kernel: Array) -> Array:
     rows, columns, channels, features = kernel.shape
     patches = jnp.concatenate(_shifted(x, (1, columns), (1, 1)), axis=-1)
     weights = kernel.reshape(rows, columns * channels, features).swapaxes(0, 1)
-    partial = _product(patches, weights.reshape(columns * channels, rows * features))
+    partial = matmul(patches, weights.reshape(columns * channels, rows * features))
     height = x.shape[1] - rows + 1
     return _sum(
         partial[:, n : n + height, :, n * features : (n + 1) * features] for n in range(rows)
     )
-
-
-def _product(patches: Array, weights: Array) -> Array:
-    # Two plain dimensions: the CPU backend reaches its fast matrix product only in this form.
-    out = patches.reshape(-1, patches.shape[-1]) @ weights
-    return out.reshape(*patches.shape[:-1], weights.shape[-1])
 
 
 def _depthwise_conv(x: Array, kernel: Array, strides: tuple[int, int]) -> Array:

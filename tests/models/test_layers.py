@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedjax_skew.models import conv
 from fedjax_skew.models.layers import Conv, global_average_pool, max_pool, resolve_conv
 
 KEY = jax.random.key(0)
@@ -15,6 +16,7 @@ SHAPES = {
     "3x3 same": (3, 8, 3, 1, "SAME", 1),
     "3x3 valid": (1, 4, 3, 1, "VALID", 1),
     "3x3 equal channels": (8, 8, 3, 1, 1, 1),
+    "3x3 many channels": (32, 33, 3, 1, "SAME", 1),
     "3x3 strided same": (4, 6, 3, 2, "SAME", 1),
     "3x3 strided explicit": (4, 6, 3, 2, ((1, 1), (1, 1)), 1),
     "3x3 uneven padding": (6, 4, 3, 1, ((0, 2), (1, 0)), 1),
@@ -65,6 +67,33 @@ def test_conv_equals_flax_in_value_and_gradient(name):
         )
 
 
+@pytest.mark.parametrize("name", ["3x3 equal channels", "3x3 many channels", "5x5 valid"])
+def test_a_few_images_at_a_time_give_the_same(name, monkeypatch):
+    _, ours, x = _modules(name, ["patches"])
+    x = jnp.concatenate([x, x + 1])
+    stacked = jax.vmap(ours.init, (0, None))(jax.random.split(KEY, 2), x)
+
+    def run():
+        @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+        def both(stacked, x):
+            def loss(variables, x):
+                return jnp.sum(jnp.sin(ours.apply(variables, x)))
+
+            return jax.vmap(jax.value_and_grad(loss, (0, 1)), (0, None))(stacked, x)
+
+        text = both.lower(stacked, x).as_text()
+        return both(stacked, x), "while" in text
+
+    expected, looped = run()
+    assert not looped
+    monkeypatch.setattr(conv, "_CACHE", 1)
+    actual, looped = run()
+    assert looped
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), actual, expected
+    )
+
+
 def test_conv_has_the_parameters_of_flax():
     for name in ("3x3 same", "depthwise multiplier"):
         theirs, ours, x = _modules(name, ["patches"])
@@ -72,7 +101,9 @@ def test_conv_has_the_parameters_of_flax():
     assert "bias" not in jax.eval_shape(Conv(4, use_bias=False).init, KEY, x)["params"]
 
 
-@pytest.mark.parametrize("name", ["3x3 same", "3x3 equal channels", "depthwise"])
+@pytest.mark.parametrize(
+    "name", ["3x3 same", "3x3 equal channels", "3x3 many channels", "depthwise"]
+)
 def test_stacked_kernels_need_no_convolution_operation(name):
     _, ours, x = _modules(name, ["patches"])
     variables = jax.eval_shape(jax.vmap(ours.init, (0, None)), jax.random.split(KEY, 3), x)

@@ -1,0 +1,56 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_skew.models import winograd
+
+
+def _direct(x, kernel):
+    """The convolution as a sum over the kernel, in float64."""
+    height, width = x.shape[1] - 2, x.shape[2] - 2
+    return sum(
+        x[:, i : i + height, j : j + width] @ kernel[i, j] for i in range(3) for j in range(3)
+    )
+
+
+@pytest.mark.parametrize("size", [(2, 2), (8, 6), (7, 5), (1, 1)])
+def test_conv_is_the_sum_over_the_kernel(size):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, size[0] + 2, size[1] + 2, 32))
+    kernel = rng.normal(size=(3, 3, 32, 40))
+    expected = _direct(x, kernel)
+    factors = winograd.transform_kernel(jnp.float32(kernel))
+    actual = winograd.conv(jnp.float32(x), factors)
+    np.testing.assert_allclose(actual, expected, atol=3e-6 * np.abs(expected).max())
+
+
+def test_gradients_are_those_of_the_sum():
+    keys = jax.random.split(jax.random.key(0), 3)
+    x = jax.random.normal(keys[0], (2, 7, 6, 32))
+    kernel = jax.random.normal(keys[1], (3, 3, 32, 32))
+    weight = jax.random.normal(keys[2], (2, 5, 4, 32))
+
+    def loss(conv):
+        return lambda x, kernel: jnp.sum(weight * conv(x, kernel))
+
+    def ours(x, kernel):
+        return winograd.conv(x, winograd.transform_kernel(kernel))
+
+    expected = jax.grad(loss(_direct), (0, 1))(x, kernel)
+    actual = jax.grad(loss(ours), (0, 1))(x, kernel)
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=3e-6 * float(jnp.abs(b).max()))
+
+
+def test_pays_for_many_channels_in_full_precision():
+    def pays(channels=32, features=64, size=3, out=(8, 8), dtype=jnp.float32):
+        kernel = jax.ShapeDtypeStruct((size, size, channels, features), dtype)
+        return winograd.pays(kernel, out)
+
+    assert pays()
+    assert not pays(channels=16)
+    assert not pays(features=16)
+    assert not pays(size=5)
+    assert not pays(out=(3, 3))  # Four blocks would be two thirds padding.
+    assert not pays(dtype=jnp.bfloat16)
