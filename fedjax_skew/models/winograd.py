@@ -34,7 +34,7 @@ def pays(kernel: Array, out: tuple[int, int]) -> bool:
     )
 
 
-def floats(kernel: Array, out: tuple[int, int]) -> int:
+def floats(kernel: Array, out: tuple[int, int]) -> float:
     """Numbers that lie between an image and its result."""
     return _TILE * _even(out[0]) * _even(out[1]) * (kernel.shape[2] + kernel.shape[3])
 
