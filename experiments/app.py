@@ -33,7 +33,6 @@ _KINDS = {
     r"invalid literal for int\(\)": "a whole number",
     "could not convert string to float": "a number",
     r"\(?'?Non-boolean argument": "True or False",
-    "Failed to parse '.*' as a ConfigDict": "set field by field, as in --config.dataset.name=mnist",
 }
 
 
@@ -147,11 +146,12 @@ def config_path(path: str) -> pathlib.Path:
 
 
 def _wrong_field(argv: Sequence[str]) -> ValueError | None:
-    """The first ``--config.a.b`` that names no field, as an error with the nearest field."""
+    """The first ``--config.a.b`` that names no single field, as an error that says what would."""
     for arg in argv:
         if not arg.startswith("--config."):
             continue
-        node, path = default_config(), arg.removeprefix("--config.").split("=")[0]
+        path, _, value = arg.removeprefix("--config.").partition("=")
+        node = default_config()
         for depth, name in enumerate(path.split(".")):
             parent = ".".join(["config", *path.split(".")[:depth]])
             if not hasattr(node, "keys"):
@@ -159,6 +159,9 @@ def _wrong_field(argv: Sequence[str]) -> ValueError | None:
             if name not in node:
                 return unknown(parent, name, node)
             node = node[name]
+        if hasattr(node, "keys"):
+            how = "set field by field, as in --config.dataset.name=mnist"
+            return ValueError(f"config.{path}={value!r} must be {how}.")
     return None
 
 

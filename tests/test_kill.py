@@ -97,7 +97,8 @@ def contents(run):
 def arrays(path):
     """The arrays of a checkpoint by name, as bytes."""
     with ocp.PyTreeCheckpointer() as checkpointer:
-        tree = checkpointer.metadata(path).item_metadata.tree
+        saved = checkpointer.metadata(path)
+        tree = getattr(saved, "item_metadata", saved).tree  # Older versions give it directly.
         plain = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
         tree = checkpointer.restore(path, restore_args=plain)
     leaves = jax.tree_util.tree_leaves_with_path(tree)
