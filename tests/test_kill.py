@@ -20,7 +20,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from configs.quickstart import get_config
-from fedjax_skew.core import checkpoint
+from fedjax_skew.core import checkpoint, rundir
 from fedjax_skew.train import train_and_evaluate
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -128,6 +128,16 @@ def test_a_run_that_is_killed_and_stopped_ends_as_if_nothing_had_happened(tmp_pa
     finish(tmp_path, *TRAIN, **kill, pattern="os.rename *summary.json*")
     finish(tmp_path, *TRAIN)
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_a_directory_in_use_is_refused_and_one_of_a_dead_process_is_not(tmp_path):
+    with rundir.owned(tmp_path / "run"):
+        said = finish(tmp_path, *TRAIN, code=2)
+    assert f"run' is in use by process {os.getpid()} on " in said
+    # The same file, which still names a process, but nobody holds it: the run starts, and diverges.
+    said = finish(tmp_path, *TRAIN, "--config.client_lr=1e30", code=3)
+    assert re.search(r"fedavg.* round 1.* client.*1e\+30", said)
+    assert said in (tmp_path / "run/summary.json").read_text()
 
 
 METHODS = {
