@@ -18,10 +18,10 @@ def sample_cohort(keys: jax.Array, num_clients: int, cohort_size: int) -> jax.Ar
 def schedule(
     cohort: jax.Array, num_steps: jax.Array, num_devices: int, clients_per_chunk: int
 ) -> tuple[Item, jax.Array, jax.Array]:
-    """Sorts all clients of all seeds by work and deals them to devices and chunks.
+    """Sorts all clients of all seeds by work and deals them to chunks and devices.
 
-    Clients of similar work share a chunk, so the chunk's common trip count wastes little; devices
-    are dealt to in a snake, so their totals are close.
+    Clients of similar work share a chunk, so the chunk's common trip count wastes little. The
+    largest chunk left goes to the device with the least work that still has a place.
 
     Args:
         cohort: int32 ``[S, M]`` client numbers.
@@ -37,14 +37,14 @@ def schedule(
     total = num_seeds * size
     rows = -(-total // num_devices)
     chunk = min(clients_per_chunk, rows)
-    rows = -(-rows // chunk) * chunk
-    padded = rows * num_devices
+    rows = -(-rows // chunk)
+    padded = num_devices * rows * chunk
 
     by_work = jnp.argsort(-num_steps.reshape(-1), stable=True).astype(jnp.int32)
-    by_work = jnp.pad(by_work, (0, padded - total), constant_values=total)
-    dealt = by_work.reshape(rows, num_devices)
-    snake = jnp.where(jnp.arange(rows)[:, None] % 2 == 0, dealt, dealt[:, ::-1])
-    slots = snake.T.reshape(num_devices, rows // chunk, chunk)
+    by_work = jnp.pad(by_work, (0, padded - total), constant_values=total).reshape(-1, chunk)
+    longest = jnp.append(num_steps.reshape(-1), 0)[by_work[:, 0]]
+    slots = jnp.zeros_like(by_work).at[_deal(longest, num_devices, rows)].set(by_work)
+    slots = slots.reshape(num_devices, rows, chunk)
 
     def pick(values, fill):
         return jnp.append(values.reshape(-1), fill)[slots]
@@ -53,3 +53,18 @@ def schedule(
     items = Item(pick(seeds, 0), pick(cohort, 0), pick(num_steps, 0))
     places = jnp.zeros(total + 1, jnp.int32).at[slots.reshape(-1)].set(jnp.arange(padded))
     return items, slots, places[:total]
+
+
+def _deal(work: jax.Array, num_devices: int, rows: int) -> jax.Array:
+    """Place ``device * rows + row`` of each chunk, given chunks in order of falling ``work``."""
+    if num_devices == 1:
+        return jnp.arange(rows)
+
+    def give(carry, cost):
+        load, used = carry
+        device = jnp.argmin(jnp.where(used < rows, load, jnp.inf))
+        place = device * rows + used[device]
+        return (load.at[device].add(cost), used.at[device].add(1)), place
+
+    empty = (jnp.zeros(num_devices), jnp.zeros(num_devices, jnp.int32))
+    return jax.lax.scan(give, empty, work.astype(jnp.float32))[1]

@@ -218,6 +218,8 @@ def test_schedule_deals_every_client_once_and_evenly():
     np.testing.assert_array_equal(items.client.reshape(-1)[places], cohort.reshape(-1))
     totals = items.num_steps.sum((1, 2))
     assert totals.max() - totals.min() <= steps.max()
+    items, _, _ = schedule(jnp.arange(6)[None], jnp.asarray([[1, 30, 5, 15, 1, 10]]), 2, 1)
+    assert items.num_steps[..., 0].tolist() == [[30, 1, 1], [15, 10, 5]]
 
 
 @pytest.mark.parametrize("policy", ["stop", "skip"])
