@@ -249,7 +249,7 @@ def _one_round(
 def _balanced(labels: np.ndarray, num_classes: int, per_class: int) -> np.ndarray:
     """Ids of the first ``per_class`` samples of every class, of equally many for all."""
     sizes = np.bincount(labels, minlength=num_classes)
-    size = min(per_class, int(sizes[sizes > 0].min()))
+    size = min(per_class, int(np.min(sizes[sizes > 0])))
     return np.concatenate([np.flatnonzero(labels == c)[:size] for c in np.flatnonzero(sizes)])
 
 

@@ -99,7 +99,7 @@ def _users(file: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
                 raise ValueError(f"{len(values)} images, {len(y)} labels, num_samples {size}")
             if size and not (values.min() >= 0 and values.max() <= 1):
                 raise ValueError("pixels outside 0..1")
-            if size and not (exact.min() >= 0 and exact.max() < len(_CLASS_NAMES)):
+            if size and not (np.min(exact) >= 0 and np.max(exact) < len(_CLASS_NAMES)):
                 raise ValueError("labels outside 0..61")
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(

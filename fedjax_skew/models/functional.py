@@ -68,7 +68,7 @@ def from_module(module: nn.Module, normalize: Callable[[jax.Array], jax.Array]) 
 
 
 def normalizer(
-    mean: tuple[float, ...], std: tuple[float, ...], dtype: jnp.dtype = jnp.float32
+    mean: tuple[float, ...], std: tuple[float, ...], dtype: Any = jnp.float32
 ) -> Callable[[jax.Array], jax.Array]:
     """Maps stored samples to model input: ``(x / 255 - mean) / std`` of uint8, else a cast."""
 
