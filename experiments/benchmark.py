@@ -22,9 +22,15 @@ from absl import flags
 
 from experiments import app
 from experiments.bench.jax_peers import JittedLoop, Ours
-from experiments.bench.workloads import WORKLOADS, flops_per_sample, make_config, make_problem
+from experiments.bench.workloads import (
+    WORKLOADS,
+    flops_per_sample,
+    make_config,
+    make_dataset,
+    make_problem,
+)
 from experiments.flops import matmul_peak
-from fedjax_skew.core.problem import Problem, build
+from fedjax_skew.core.problem import build
 from fedjax_skew.data.source import Dataset
 from fedjax_skew.errors import unknown
 
@@ -70,8 +76,9 @@ def measure(name: str, peers: Sequence[str], turns: int) -> dict[str, Any]:
         made = _peer(peer, name, problem)
         if made is not None:
             contenders[peer] = made
+    before = matmul_peak()
     speeds = take_turns(contenders, turns)
-    peak = matmul_peak()
+    peak = max(before, matmul_peak())  # A machine's speed changes; this was near the turns.
     flops = flops_per_sample(problem)
     return {
         "workload": name,
@@ -113,35 +120,40 @@ def _peer(peer: str, name: str, problem) -> Any:
 
 
 def scaling(turns: int) -> list[dict[str, Any]]:
-    """Seconds a round takes against clients per round, and against clients in all."""
-    rows = []
-    five_steps = {"partition": "iid", "local_epochs": 0, "local_steps": 5}
-    for cohort in (1, 4, 16, 64, 256):
-        problem = make_problem(
-            WORKLOADS["mlp"], num_clients=256, participation=cohort / 256, **five_steps
-        )
-        rows.append({"clients": 256, "cohort": cohort, **_round_of(problem, turns)})
+    """Time of a round against clients per round, and against clients in all."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2_000_000, 8)).astype(np.float32)
     labels = rng.integers(0, 10, len(x)).astype(np.int32)
-    dataset = Dataset("random", x, labels, x[:100], labels[:100], 10)
-    for clients in (100, 10_000, 1_000_000):
-        config = make_config(
-            WORKLOADS["mlp"], num_clients=clients, participation=50 / clients, **five_steps
-        )
-        problem = build(config, dataset=dataset)
-        rows.append({"clients": clients, "cohort": 50, **_round_of(problem, turns)})
+    many = Dataset("random", x, labels, x[:100], labels[:100], 10)
+    images = make_dataset(WORKLOADS["mlp"])
+    rows = []
+    for dataset, sizes in (
+        (images, [(256, cohort) for cohort in (1, 4, 16, 64, 256)]),
+        (many, [(clients, 50) for clients in (100, 1_000, 10_000, 100_000, 1_000_000)]),
+    ):
+        group = [_round_of(dataset, *size) for size in sizes]
+        times = [[_timed(ours)[1] for ours, _ in group] for _ in range(turns + 1)]
+        median = 1000 * np.median(times[1:], axis=0)  # The first turn warms up.
+        rows += [
+            {"clients": size[0], "cohort": size[1], "milliseconds": float(ms), "table_mb": table}
+            for size, ms, (_, table) in zip(sizes, median, group, strict=True)
+        ]
     return rows
 
 
-def _round_of(problem: Problem, turns: int) -> dict[str, float]:
-    ours = Ours(problem)
-    times = [_timed(ours)[1] for _ in range(turns + 1)][1:]
+def _round_of(dataset: Dataset, clients: int, cohort: int) -> tuple[Ours, float]:
+    """Rounds of five steps of the MLP, and the size of the tables of clients in MB."""
+    config = make_config(
+        WORKLOADS["mlp"],
+        partition="iid",
+        num_clients=clients,
+        participation=cohort / clients,
+        local_epochs=0,
+        local_steps=5,
+    )
+    problem = build(config, dataset=dataset)
     tables = jax.tree.leaves(problem.data._replace(x=None))
-    return {
-        "milliseconds": 1000 * float(np.median(times)),
-        "table_mb": sum(a.nbytes for a in tables) / 2**20,
-    }
+    return Ours(problem), sum(a.nbytes for a in tables) / 2**20
 
 
 def tune(name: str, turns: int) -> dict[str, float]:

@@ -18,8 +18,9 @@ def describe(name: str, cells: Sequence[Cell]) -> str:
     records = [cell.record() for cell in cells]
     speeds = measured_speeds(records)
     costs = [estimate.cost(cell.config) for cell in cells]
+    peak = flops.matmul_peak()
     times = [
-        cost.seconds(speeds.get(cell.config.model) or estimate.usual_speed(cell.config))
+        cost.seconds(speeds.get(cell.config.model) or peak * estimate.usual_share(cell.config))
         for cell, cost in zip(cells, costs, strict=True)
     ]
     lines = [f"{'state':9s}{'FLOP':>9s}{'memory':>10s}{'time':>10s}  cell"]
@@ -46,8 +47,7 @@ def describe(name: str, cells: Sequence[Cell]) -> str:
             f"({len(jax.devices())} x {device.device_kind})."
         )
         known = sorted({cells[i].config.model for i in left} & set(speeds))
-        peak = flops.matmul_peak() / 1e9
-        basis = f"a matrix product at {peak:.0f} GFLOP/s and the usual share of it"
+        basis = f"a matrix product at {peak / 1e9:.0f} GFLOP/s and the usual share of it"
         if known:
             basis = f"finished runs ({', '.join(known)}), otherwise {basis}"
         lines.append(f"Times are rough: from {basis}.")

@@ -101,9 +101,9 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     return Cost(work, memory)
 
 
-def usual_speed(config: ml_collections.ConfigDict) -> float:
-    """FLOP/s to expect of training: a usual share of the matmul peak."""
-    return flops.matmul_peak() * _SHARE.get(config.model, _USUAL_SHARE)
+def usual_share(config: ml_collections.ConfigDict) -> float:
+    """Share of the matmul peak to expect of training."""
+    return _SHARE.get(config.model, _USUAL_SHARE)
 
 
 class _Extra(NamedTuple):

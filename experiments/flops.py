@@ -1,6 +1,5 @@
 """Counts operations and bytes of traced programs (jaxprs), and what the machine can do at best."""
 
-import functools
 import math
 import time
 from typing import Any, NamedTuple
@@ -62,7 +61,6 @@ def intermediate_bytes(jaxpr: Any) -> int:
     return total
 
 
-@functools.cache
 def matmul_peak(seconds: float = 0.5) -> float:
     """FLOP/s of large float32 matrix products: one on the first device, or one on each device."""
     size = 1024
