@@ -157,16 +157,23 @@ def _round_of(dataset: Dataset, clients: int, cohort: int) -> tuple[Ours, float]
 
 
 def tune(name: str, turns: int) -> dict[str, float]:
-    """Samples per second for chunk sizes and convolutions; the best is printed."""
-    convs = ["auto"] if name in ("mlp", "logistic") else ["patches", "xla"]
-    contenders = {}
-    for conv in convs:
+    """Samples per second for chunk sizes and convolutions, in rounds of two steps.
+
+    Larger chunks are left out once they are far behind; the three best then take turns.
+    """
+    made: dict[str, Ours] = {}
+    speeds: dict[str, float] = {}
+    for conv in ["auto"] if name in ("mlp", "logistic") else ["patches", "xla"]:
         for chunk in (1, 2, 4, 8, 16, 32):
             key = f"--config.clients_per_chunk={chunk} --config.conv={conv}"
-            contenders[key] = Ours(
-                make_problem(WORKLOADS[name], conv=conv, clients_per_chunk=chunk)
-            )
-    return take_turns(contenders, turns)
+            changes = {"conv": conv, "clients_per_chunk": chunk}
+            problem = make_problem(WORKLOADS[name], local_epochs=0, local_steps=2, **changes)
+            made[key] = Ours(problem)
+            speeds |= take_turns({key: made[key]}, 1)
+            if speeds[key] < max(speeds.values()) / 2:
+                break
+    best = sorted(speeds, key=lambda key: -speeds[key])[:3]
+    return speeds | take_turns({key: made[key] for key in best}, turns)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -157,3 +157,24 @@ def test_flags_of_processes_go_together(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "num_processes is not set; coordinator, num_processes and process_id" in done.stderr
+
+
+@pytest.mark.slow
+def test_processes_of_slurm_find_each_other(tmp_path):
+    command = [sys.executable, "-m", "experiments.train", "--distributed", "--config.rounds=2"]
+    names = {"SLURM_JOB_ID": str(free_port()), "SLURM_STEP_NODELIST": "localhost"}
+    names |= {"SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2"}
+    processes = [
+        subprocess.Popen(
+            [*command, f"--workdir={tmp_path / 'run'}"],
+            cwd=ROOT,
+            env={**os.environ, **names, "SLURM_PROCID": i, "SLURM_LOCALID": i},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in ("0", "1")
+    ]
+    codes, said = ends(processes)
+    assert codes == [0, 0], said
+    assert json.loads((tmp_path / "run/summary.json").read_text())["device"]["processes"] == 2
