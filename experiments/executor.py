@@ -97,7 +97,7 @@ class Progress:
         self._finished = len(cells) - len(weights)
         self._bar = tqdm.tqdm(
             total=max(sum(weights.values()), 1e-9),
-            disable=not shown,
+            disable=not (shown and weights),
             dynamic_ncols=True,
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )

@@ -95,7 +95,8 @@ def main(argv: Sequence[str]) -> None:
     summary = f"{finished} of {len(wanted)} cells are finished, {failed} failed"
     if stopped:
         raise Interrupted(f"Stopped: {summary}; the same command goes on from there.")
-    print(f"{summary}; written: {', '.join(files) or 'nothing'}.")
+    done = f"{summary}; written" if wanted else "Written"  # Some figures need no cells.
+    print(f"{done}: {', '.join(files) or 'nothing'}.")
     if failed:
         sys.exit(1)
 
