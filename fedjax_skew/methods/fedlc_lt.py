@@ -10,9 +10,13 @@ neighbour holds is left as it is.
 The server averages as FedAvg, then learns on its labelled auxiliary set: first the ensemble's
 directions r and the class query a, b, by cross-entropy of both logits plus L_Global, then the
 global model, by L_Global towards the ensemble. Each takes J steps. r persists. The class query
-starts anew in each round and becomes part of the head before the model is distilled: kept beside
-the model, which the ensemble knows nothing of, the model learns to undo it and training breaks
-down. The paper does not say how the server optimises; Adam is used, new in each round.
+starts anew in each round and becomes part of the head when the model has been distilled. The
+ensemble knows nothing of it: a student that has it learns to undo it in its other parameters, both
+grow from round to round, and training breaks down (long-tailed MNIST: test loss 5 and 36 after 60
+rounds). Of optimisers the paper names SGD with 0.1, which is used on the server too. Adam moves a
+model by the same amount however small the gradient is, and L_Global's is small: a CNN on
+long-tailed CIFAR-10 never left chance. The calibration takes a tenth of the rate; with all of it,
+or with Adam, class query and L_Local work against each other (long-tailed MNIST: 21 to 42 %).
 
 Each of the four parts of the ablation table is a switch; without any of them this is FedAvg.
 """
@@ -51,7 +55,7 @@ def fedlc_lt(
     steps: int = 100,
     lam: float = 1e-3,
     batch_size: int = 64,
-    server_lr: float = 1e-3,
+    server_lr: float = 0.1,
     calibration_lr: float = 0.01,
     l_local: bool = True,
     l_global: bool = True,

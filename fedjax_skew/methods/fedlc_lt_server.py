@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedjax_skew import trees
 from fedjax_skew.losses import (
@@ -12,7 +13,6 @@ from fedjax_skew.losses import (
 )
 from fedjax_skew.methods.base import PyTree, Round, ServerResult
 from fedjax_skew.methods.server_training import (
-    adam,
     averaged,
     client_outputs,
     draw,
@@ -44,7 +44,7 @@ def distill(
         server_lr: learning rate of the model.
         calibration_lr: learning rate of r, a and b.
         l_global: distil the ensemble.
-        query: learn a, b and put them into the head.
+        query: learn a, b and put them into the head, after the distillation.
     """
     (x, labels), (params, stats) = rnd.labelled, averaged(rnd)
     number, classes = x.shape[0], rnd.facts.num_classes
@@ -81,12 +81,16 @@ def distill(
         return jnp.mean(loss), None
 
     learnt = minimize(
-        calibrate, adam(calibration_lr), learnt, None, key_calibrate, steps=steps
+        calibrate, optax.sgd(calibration_lr), learnt, None, key_calibrate, steps=steps
     ).params
-    if query:
-        params = with_head(params, queried_head(params["head"], learnt["a"], learnt["b"]))
+
+    def queried(params):
+        if not query:
+            return params
+        return with_head(params, queried_head(params["head"], learnt["a"], learnt["b"]))
+
     if not l_global:
-        return ServerResult(params, stats, rnd.state)
+        return ServerResult(queried(params), stats, rnd.state)
 
     def towards_ensemble(params, stats, key):
         ids = draw(key, batch_size, number)
@@ -94,9 +98,9 @@ def distill(
         teacher = jax.lax.stop_gradient(ensemble(learnt, known(ids)[1]))
         return jnp.mean(calibration_distillation(outputs.logits, teacher)), stats
 
-    done = minimize(towards_ensemble, adam(server_lr), params, stats, key_distill, steps=steps)
+    done = minimize(towards_ensemble, optax.sgd(server_lr), params, stats, key_distill, steps=steps)
     state = {**rnd.state, "r": rnd.state["r"].at[rnd.ids].set(learnt["r"])}
-    return ServerResult(done.params, done.stats, state)
+    return ServerResult(queried(done.params), done.stats, state)
 
 
 def queried_head(classifier: PyTree, a: jax.Array, b: jax.Array) -> PyTree:

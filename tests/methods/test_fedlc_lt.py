@@ -134,7 +134,7 @@ def test_later_terms_are_the_papers_where_a_neighbour_knows_the_class(
 
 
 def test_distillation_brings_the_model_towards_the_ensemble(auxiliary):
-    method = fedlc_lt(**{**OFF, "l_global": True}, steps=150, server_lr=0.01)
+    method = fedlc_lt(**{**OFF, "l_global": True}, steps=150, server_lr=1.0)
     rnd = auxiliary(method)
     result = jax.jit(lambda: method.server(rnd))()
     x, _ = rnd.labelled
@@ -165,6 +165,17 @@ def test_the_class_query_is_learnt_on_labels_and_becomes_part_of_the_head(auxili
         return float(losses.cross_entropy(rnd.model.apply(params, {}, x)[0].logits, labels).mean())
 
     assert loss(result.params) < 0.95 * loss(average)
+
+
+def test_the_class_query_outlives_the_distillation(auxiliary):
+    def loss(**on):
+        method = fedlc_lt(**{**OFF, **on}, steps=100, calibration_lr=0.1)
+        rnd = auxiliary(method)
+        params = jax.jit(lambda: method.server(rnd))().params
+        x, labels = rnd.labelled
+        return float(losses.cross_entropy(rnd.model.apply(params, {}, x)[0].logits, labels).mean())
+
+    assert loss(l_global=True, class_query=True) < 0.9 * loss(l_global=True)
 
 
 def test_a_queried_head_gives_the_queried_logits(make_params):
