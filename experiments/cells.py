@@ -31,11 +31,13 @@ class Cell:
         run: configuration and printed numbers, after scaling.
         full: the configuration of the paper's recipe.
         directory: of the run.
+        whole: with the seeds in runs of their own, the configuration of all of them together.
     """
 
     run: tables.Run
     full: ml_collections.ConfigDict
     directory: pathlib.Path
+    whole: ml_collections.ConfigDict | None = None
 
     @property
     def config(self) -> ml_collections.ConfigDict:
@@ -46,7 +48,8 @@ class Cell:
     def title(self) -> str:
         """A few words for progress and lists."""
         c = self.config
-        return f"{c.method} {c.dataset.name} {c.partition}"
+        seed = f" seed={c.seed}" if self.whole else ""
+        return f"{c.method} {c.dataset.name} {c.partition}{seed}"
 
     def record(self) -> store.Record:
         """What its directory holds now; results of another configuration do not count."""
@@ -84,6 +87,7 @@ def plan(
     rounds: int = 0,
     changes: Sequence[str] = (),
     data_dir: str = "",
+    split_seeds: bool = False,
 ) -> list[Cell]:
     """The cells of a table or figure.
 
@@ -96,6 +100,7 @@ def plan(
         rounds: number of rounds in place of the recipe's.
         changes: ``field=value`` for any field of the configuration.
         data_dir: where the data is.
+        split_seeds: every seed is a run of its own, which gives the same numbers.
     """
     if scale not in scale_rules.SCALES:
         raise errors.unknown("scale", scale, scale_rules.SCALES)
@@ -115,9 +120,21 @@ def plan(
         fit_phases(config)
         config.dataset.data_dir = data_dir
         config.figures = config.tensorboard = False
-        made = tables.Run(config, run.rows)
-        found.append(Cell(made, run.config, pathlib.Path(workdir) / "cells" / made.name))
-    return found
+        for part in _seeds(config) if split_seeds else [config]:
+            made = tables.Run(part, run.rows)
+            directory = pathlib.Path(workdir) / "cells" / made.name
+            found.append(Cell(made, run.config, directory, config if split_seeds else None))
+    return sorted(found, key=lambda cell: cell.config.seed) if split_seeds else found
+
+
+def _seeds(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
+    """A configuration with one seed for each of the given one's."""
+    parts = []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        part = config.copy_and_resolve_references()
+        part.seed, part.num_seeds = seed, 1
+        parts.append(part)
+    return parts
 
 
 def build_table(table: str, cells: Sequence[Cell]) -> list[Table]:
@@ -143,7 +160,7 @@ def build_table(table: str, cells: Sequence[Cell]) -> list[Table]:
 
 def scaled_sentences(cells: Iterable[Cell]) -> tuple[str, ...]:
     """What differs from the recipe, one sentence a field."""
-    return scale_rules.sentences((cell.full, cell.config) for cell in cells)
+    return scale_rules.sentences((cell.full, cell.whole or cell.config) for cell in cells)
 
 
 def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:

@@ -34,6 +34,9 @@ _ONLY = flags.DEFINE_string(
     "only", "", "Which cells: dataset=mnist,method=fedavg,fedvls (a bare value adds to its key)."
 )
 _SEEDS = flags.DEFINE_integer("seeds", 0, "Seeds in place of the paper's.", lower_bound=0)
+_SPLIT = flags.DEFINE_bool(
+    "split_seeds", False, "Every seed is a run of its own; more can be added later."
+)
 _ROUNDS = flags.DEFINE_integer("rounds", 0, "Rounds in place of the paper's.", lower_bound=0)
 _SCALE = flags.DEFINE_enum("scale", "full", scale.SCALES, "How much to shrink.")
 _SET = flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
@@ -53,6 +56,8 @@ def main(argv: Sequence[str]) -> None:
         print(dry_run.listing())
         return
     name, workdir = _name(), _WORKDIR.value
+    if _FIGURE.value and _SPLIT.value:
+        raise ValueError("split_seeds=True is for tables; a figure needs all seeds in one run.")
     if not workdir:
         raise ValueError("workdir is not set; --list shows all tables and figures with commands.")
     chosen = cells.plan(
@@ -64,6 +69,7 @@ def main(argv: Sequence[str]) -> None:
         rounds=_ROUNDS.value,
         changes=_SET.value,
         data_dir=_DATA_DIR.value,
+        split_seeds=_SPLIT.value,
     )
     wanted = chosen
     if _FIGURE.value and figures.figure(name).kind in figures.UNTRAINED:
@@ -120,7 +126,7 @@ def _name() -> str:
 def command() -> str:
     """This command, without the places that belong to this machine."""
     words = ["python", "-m", "experiments.reproduce"]
-    for flag in ("table", "figure", "only", "seeds", "rounds", "scale", "set"):
+    for flag in ("table", "figure", "only", "seeds", "split_seeds", "rounds", "scale", "set"):
         value = flags.FLAGS[flag]
         if value.value != value.default:
             values = value.value if isinstance(value.value, list) else [value.value]

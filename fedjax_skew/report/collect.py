@@ -26,12 +26,12 @@ def cells(entries: Iterable[Entry], measured: Measured) -> dict[tuple[str, str],
     """The measured cells by row and column; a run that is not finished gives an empty one.
 
     Args:
-        entries: the runs.
+        entries: the runs; several for one cell are its seeds.
         measured: ``row -> (column, which)``; ``which`` is ``last``, ``best``, ``mean_last_50`` or
             ``rounds_to_target``.
     """
     entries = list(entries)
-    found = {}
+    found: dict[tuple[str, str], Cell] = {}
     for entry in entries:
         for row in entry.rows:
             column, which = measured(row)
@@ -45,8 +45,18 @@ def cells(entries: Iterable[Entry], measured: Measured) -> dict[tuple[str, str],
                 cell = Cell(values=tuple(100 * v for v in values))
                 if not values:
                     cell = Cell(failure=f"the run has no {column}")
-            found[row.row, row.column] = cell
+            key = row.row, row.column
+            found[key] = _join(found[key], cell) if key in found else cell
     return found
+
+
+def _join(one: Cell, other: Cell) -> Cell:
+    """Both cells' seeds."""
+    return Cell(
+        values=one.values + other.values,
+        failure=one.failure or other.failure,
+        notes=tuple(dict.fromkeys(one.notes + other.notes)),
+    )
 
 
 def table(
@@ -169,7 +179,8 @@ def _rounds_to_target(row: Row, entry: Entry, entries: Sequence[Entry]) -> Cell:
         (
             e.record
             for e in entries
-            if any(
+            if e.record.config.get("seed") == entry.record.config.get("seed")
+            and any(
                 (r.method, r.dataset, r.partition) == ("fedavg", row.dataset, row.partition)
                 for r in e.rows
             )

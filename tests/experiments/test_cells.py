@@ -101,6 +101,47 @@ def test_finished_failed_and_missing_cells_share_a_table(tmp_path):
     assert r"\toprule" in (tmp_path / "table.tex").read_text()
 
 
+def test_seeds_in_runs_of_their_own_are_one_cell_of_the_table(tmp_path):
+    only = "method=fedavg,fedlc,partition=synthetic(1,1)"
+    (early,) = cells.plan("fedlc/table4", tmp_path, only=only.replace("fedlc,", ""), seeds=1)
+    finish(early, [0.5])
+    chosen = cells.plan("fedlc/table4", tmp_path, only=only, seeds=3, split_seeds=True)
+    assert [(c.config.method, c.config.seed, c.config.num_seeds) for c in chosen] == [
+        (method, seed, 1) for seed in range(3) for method in ("fedavg", "fedlc")
+    ]
+    assert chosen[0].directory == early.directory  # What is finished is not run again.
+    assert "seed=2" in chosen[4].title
+    finish(chosen[4], [0.7])
+    finish(chosen[1], [0.8])
+    chosen[3].directory.mkdir(parents=True)
+    (chosen[3].directory / "failure.json").write_text('{"reason": "the disk caught fire"}')
+    (table,) = cells.build_table("fedlc/table4", chosen)
+    text = render.to_markdown(table)
+    assert "| FedAvg | <u>60.00</u> ± 14.14" in text
+    assert "| FedLC | **80.00** n=1" in text and "the disk caught fire" in text
+    assert "seeds: 3 instead of 5." in text
+
+
+def test_rounds_to_a_target_compare_the_same_seed(tmp_path):
+    only = "method=fedavg,fedgr,dataset=fashion_mnist"
+    chosen = cells.plan(
+        "fedgr/table4", tmp_path, only=only, seeds=2, rounds=4, split_seeds=True
+    )
+    curves = {
+        ("fedavg", 0): [(2, [0.5]), (4, [0.5])],
+        ("fedavg", 1): [(2, [0.7]), (4, [0.6])],
+        ("fedgr", 0): [(1, [0.5]), (2, [0.4]), (4, [0.9])],
+        ("fedgr", 1): [(1, [0.1]), (2, [0.8]), (4, [0.9])],
+    }
+    for cell in chosen:
+        curve = curves[cell.config.method, cell.config.seed]
+        finish(cell, curve[-1][1], curve=curve)
+    (table,) = cells.build_table("fedgr/table4", chosen)
+    column = "fashion_mnist double(labels=3) rounds_to_target"
+    assert table.cells["fedavg", column].values == (4.0, 4.0)
+    assert table.cells["fedgr", column].values == (1.0, 2.0)
+
+
 def test_results_of_another_configuration_do_not_count(tmp_path):
     only = "method=fedlc,partition=synthetic(1,1)"
     (cell,) = cells.plan("fedlc/table4", tmp_path, only=only)
