@@ -9,7 +9,7 @@ import contextlib
 import pathlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import ml_collections
@@ -94,6 +94,7 @@ class Progress:
         """Starts a bar over ``cells``; those without a weight are not to be run."""
         self.shown, self._weights, self._failed = shown, weights, 0
         self._total, self._text = len(cells), ""
+        self._settled, self._first = 0.0, dict[str, int]()
         self._finished = len(cells) - len(weights)
         self._bar = tqdm.tqdm(
             total=max(sum(weights.values()), 1e-9),
@@ -107,10 +108,23 @@ class Progress:
         """Counts a cell that has ended."""
         self._finished += not reason
         self._failed += bool(reason)
-        self._bar.update(self._weights.get(cell.run.name, 0.0))
+        self._settled += self._weights.get(cell.run.name, 0.0)
+        self._move(self._settled)
         self._describe()
         if reason:
             self.write(f"failed: {cell.title}: {reason}")
+
+    def running(self, cells: Iterable[Cell]) -> None:
+        """Shows the rounds of cells that other processes compute, and moves the bar by them."""
+        texts, place = [], self._settled
+        for cell in cells:
+            name, rounds = cell.run.name, cell.config.rounds
+            done = store.read(cell.directory).rounds_done
+            first = self._first.setdefault(name, done)  # Earlier rounds took none of this time.
+            place += self._weights.get(name, 0.0) * (done - first) / max(rounds - first, 1)
+            texts.append(f"{cell.config.method} {done}/{rounds}")
+        self._move(place)
+        self.say("; ".join(texts))
 
     def say(self, text: str) -> None:
         """Shows what is running; a file gets only what is news."""
@@ -125,6 +139,9 @@ class Progress:
     def close(self) -> None:
         """Removes the bar."""
         self._bar.close()
+
+    def _move(self, place: float) -> None:
+        self._bar.update(max(place - self._bar.n, 0.0))
 
     def _describe(self) -> None:
         failed = f", {self._failed} failed" if self._failed else ""

@@ -69,7 +69,7 @@ def run_processes(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
                 cell, slot = running.pop(process)
                 free.append(slot)
                 bar.done(cell, _outcome(cell, process.returncode))
-            bar.say("; ".join(_state(cell) for cell, _ in running.values()))
+            bar.running(cell for cell, _ in running.values())
     except BaseException:
         _stop(list(running))
         raise
@@ -117,11 +117,6 @@ def _outcome(cell: Cell, code: int) -> str:
     return fail(
         cell.directory, f"its process ended with {how}; see {cell.directory / 'log.txt'}"
     )
-
-
-def _state(cell: Cell) -> str:
-    record = store.read(cell.directory)
-    return f"{cell.config.method} {record.rounds_done}/{cell.config.rounds}"
 
 
 def _stop(processes: Sequence[subprocess.Popen]) -> None:

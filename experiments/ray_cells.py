@@ -90,14 +90,7 @@ def _wait(ray: Any, tasks: dict[Any, Cell], bar: Progress, stop: threading.Event
                 except ray.exceptions.RayError as error:
                     reason = fail(cell.directory, sentence(error))
                 bar.done(cell, reason)
-            states = [(cell, store.read(cell.directory)) for cell in waiting.values()]
-            bar.say(
-                "; ".join(
-                    f"{cell.config.method} {record.rounds_done}/{cell.config.rounds}"
-                    for cell, record in states
-                    if record.running
-                )
-            )
+            bar.running(cell for cell in waiting.values() if store.is_owned(cell.directory))
     except BaseException:
         for reference in waiting:
             ray.cancel(reference)

@@ -96,6 +96,30 @@ def test_a_configuration_survives_json(make):
     assert tables.fingerprint(again) == tables.fingerprint(config)
 
 
+def test_the_bar_moves_with_the_rounds_of_running_cells(make, capsys):
+    first, second = make(rounds=4), make(rounds=10, method="fedprox")
+    weights = {first.run.name: 1.0, second.run.name: 3.0}
+    bar = executor.Progress([first, second], weights)
+
+    def advance(cell, rounds):
+        cell.directory.mkdir(parents=True, exist_ok=True)
+        lines = "".join(f'{{"round": {r}, "seconds": 1}}\n' for r in range(1, rounds + 1))
+        (cell.directory / "metrics.jsonl").write_text(lines)
+
+    advance(second, 4)  # Rounds of an earlier command took none of this one's time.
+    bar.running([first, second])
+    assert bar._bar.n == 0.0
+    advance(first, 1)
+    advance(second, 6)
+    bar.running([first, second])
+    assert bar._bar.n == pytest.approx(0.25 + 3 * 2 / 6)
+    bar.done(second, "")
+    bar.running([first])
+    assert bar._bar.n == pytest.approx(3.25)
+    bar.close()
+    assert "fedavg 1/4; fedprox 6/10" in capsys.readouterr().err
+
+
 def test_signals_become_interrupted():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Interrupted, match="SIGTERM"), executor.stop_signals():
