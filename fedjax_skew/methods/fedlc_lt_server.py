@@ -104,6 +104,12 @@ def distill(
 
 
 def queried_head(classifier: PyTree, a: jax.Array, b: jax.Array) -> PyTree:
-    """The head whose logits are ``class_query`` of the given one's; without a bias, only scaled."""
+    """The head that predicts as ``class_query`` of the given one's logits; b needs a bias to go into.
+
+    a and b are divided by the mean of a. That changes no prediction, but a common scale would grow
+    from round to round, because L_Local shrinks the logits that the query has stretched.
+    """
+    size = jnp.mean(jnp.abs(a))
+    a, b = a / size, b / size
     made = {"kernel": classifier["kernel"] * a}
     return made | {"bias": classifier["bias"] * a + b} if "bias" in classifier else made
