@@ -104,7 +104,7 @@ def distill(
 
 
 def queried_head(classifier: PyTree, a: jax.Array, b: jax.Array) -> PyTree:
-    """The head that predicts as ``class_query`` of the given one's logits; b needs a bias to go into.
+    """The head that predicts as ``class_query`` of the given one's logits; b goes into the bias.
 
     a and b are divided by the mean of a. That changes no prediction, but a common scale would grow
     from round to round, because L_Local shrinks the logits that the query has stretched.
