@@ -81,6 +81,8 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
                 raise
             if found[1] == EXIT_BAD_INPUT and os.environ.get(_DEBUG):
                 raise
+            if isinstance(error, KeyboardInterrupt):
+                _end_at_once(*found)  # XLA's threads may be compiling; an orderly exit can crash.
             together = isinstance(error, _TOGETHER) and found[1] != EXIT_DISK
             (_end if together else _end_alone)(*found)
 
@@ -167,11 +169,14 @@ def _wrong_field(argv: Sequence[str]) -> ValueError | None:
 
 def _end_alone(message: str, code: int) -> NoReturn:
     """Ends where other processes of the run do not know of it: at once, so that they end too."""
-    if jax.distributed.is_initialized():
-        print(message, file=sys.stderr, flush=True)
-        sys.stdout.flush()
-        os._exit(code)
-    _end(message, code)
+    (_end_at_once if jax.distributed.is_initialized() else _end)(message, code)
+
+
+def _end_at_once(message: str, code: int) -> NoReturn:
+    """Ends without waiting for other threads."""
+    print(message, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _end(message: str, code: int) -> NoReturn:
