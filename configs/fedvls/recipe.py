@@ -24,8 +24,8 @@ UNSTATED = (
     "classifier; 2 clusters.",
     "FedGF, 'as in its paper': 1 epoch a round, 10,000 rounds on CIFAR-10, 20,000 on CIFAR-100; "
     "on the data sets its paper lacks as many epochs in all as the other methods.",
-    "FedMR's weight 0.001, the published code's: the 4 of the appendix throws its form of the term, "
-    "which grows with the samples of a class, off in the first round (MNIST: 9.9 %).",
+    "FedMR's weight 0.001, the published code's: with the appendix's 4 its form of the term, "
+    "which grows with the samples of a class, breaks training in the first round (MNIST: 9.9 %).",
     "FedLC + FedVLS is FedVLS, whose loss contains the calibration.",
 )
 _KEEPS_MOMENTUM = ("fedavg", "fedprox", "moon", "fedexp", "fedlc", "fedrs", "fedntd", "fedmr")
