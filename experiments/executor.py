@@ -141,7 +141,8 @@ class Progress:
         self._bar.close()
 
     def _move(self, place: float) -> None:
-        self._bar.update(max(place - self._bar.n, 0.0))
+        if place > self._bar.n:  # An update by nothing would print a line too.
+            self._bar.update(place - self._bar.n)
 
     def _describe(self) -> None:
         failed = f", {self._failed} failed" if self._failed else ""
