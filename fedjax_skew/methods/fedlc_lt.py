@@ -17,8 +17,8 @@ not its common scale, which no prediction needs (see ``queried_head``).
 
 Of optimisers the paper names SGD with 0.1, which is used on the server too. Adam moves a model by
 the same amount however small the gradient is, and L_Global's is small: a CNN on long-tailed
-CIFAR-10 stayed at chance, or fell back to it. The calibration takes a tenth of the rate; with all of it accuracy
-jumps from round to round.
+CIFAR-10 stayed at chance, or fell back to it. The calibration takes a tenth of the rate; with all
+of it accuracy jumps from round to round.
 
 Each of the four parts of the ablation table is a switch; without any of them this is FedAvg.
 """
