@@ -76,7 +76,8 @@ def legend(table: Table, paper_place: str) -> list[str]:
         paper_place: where the rendering puts the paper's numbers, ``"In brackets"``.
     """
     counts = tables.seed_counts(table)
-    sentences = [f"Measured: {names.reported(table.reported)}."]
+    fewer = ", or over all of fewer" if table.reported == "mean_last_50" else ""
+    sentences = [f"Measured: {names.reported(table.reported)}{fewer}."]
     if counts:
         seeds = "1 seed" if counts[-1] == 1 else f"{counts[-1]} seeds"
         std = "" if counts[-1] == 1 else "; mean ± standard deviation (divisor n - 1)"

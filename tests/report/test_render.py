@@ -52,7 +52,7 @@ A & B.
 
 Measured: best test accuracy over all rounds (the round is chosen on the test set).
 Over 3 seeds; mean ± standard deviation (divisor n - 1); cells with fewer say n.
-Paper: mean over the last 50 rounds, or over all of fewer.
+Paper: mean over the last 50 rounds.
 In brackets: the paper's number and measured minus paper.
 Spearman: agreement of the order of the n methods with the paper's.
 Bold: best measured mean of a column; underlined: second best.
