@@ -5,7 +5,7 @@ one batch, starting from the last ``theta``, and then moves ``w`` by ``client_lr
 w)``: descent on the Moreau envelope, whose gradient tends to that of ``f`` as ``lam`` grows. The
 published code also decays ``theta`` with ``mu``. The outer step goes through the client
 optimiser, so ``client_lr`` is the paper's eta, and momentum and weight decay of the run act on
-``w``.
+``w``. Keep ``client_lr lam`` below 1 (the paper: 0.005 and 15), or ``w`` steps beyond ``theta``.
 
 The server moves ``beta`` of the way to the mean of the ``w``. ``theta`` is the client's own
 model; it is kept from the last round the client took part in (the published code trains all
