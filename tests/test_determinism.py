@@ -1,4 +1,4 @@
-"""The same configuration gives the same numbers: twice, on other devices, in other chunks."""
+"""The same configuration gives the same numbers: twice, on other devices, in chunks, by seed."""
 
 import jax
 import numpy as np
@@ -12,8 +12,8 @@ def alone(simulate):
     return run(simulate, num_devices=1, clients_per_chunk=2)
 
 
-def run(simulate, **changes):
-    found = simulate("scaffold", participation=0.7, momentum=0.5, num_seeds=2, **changes)
+def run(simulate, num_seeds=2, **changes):
+    found = simulate("scaffold", participation=0.7, momentum=0.5, num_seeds=num_seeds, **changes)
     return jax.tree.map(np.asarray, (found.state.params, found.reports[0].loss))
 
 
@@ -27,4 +27,13 @@ def test_devices_and_chunks_agree_to_the_tolerance(simulate, alone, devices, chu
     spread = run(simulate, num_devices=devices, clients_per_chunk=chunk)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE), alone, spread
+    )
+
+
+def test_a_seed_alone_is_the_same_seed_among_several(simulate, alone):
+    second, _ = run(simulate, num_seeds=1, seed=1, num_devices=1, clients_per_chunk=2)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a[1], b[0], rtol=TOLERANCE, atol=TOLERANCE),
+        alone[0],
+        second,
     )
