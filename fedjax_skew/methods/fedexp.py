@@ -4,7 +4,8 @@
 The server goes ``max(1, sum p_i |d_i|^2 / (2 (|sum p_i d_i|^2 + eps)))`` times the mean update.
 Norms and extrapolation cover parameters only: running statistics would swamp the ratio, and a
 variance must not be extrapolated. The evaluated model is the average of the last two iterates, as
-in the paper; training goes on from the last one.
+in the paper; training goes on from the last one. The iterates swing about their average, so the
+last one alone, which some comparisons evaluate (``average=False``), looks worse.
 
 The paper weights clients equally and keeps ``eps``; the published code weights them by samples
 (the default here, as for the methods it is compared with), and multiplies ``eps`` by the number
@@ -20,16 +21,22 @@ from fedjax_skew.methods.base import Method, ServerResult, State, Upload, unifor
 
 
 def fedexp(
-    *, eps: float = 1e-3, uniform_weights: bool = False, published_eps: bool = False
+    *,
+    eps: float = 1e-3,
+    average: bool = True,
+    uniform_weights: bool = False,
+    published_eps: bool = False,
 ) -> Method:
     """The server extrapolates the mean update when clients disagree.
 
     Args:
         eps: added to the squared norm of the mean update.
+        average: evaluate the average of the last two iterates, not the last one.
         uniform_weights: weight clients equally instead of by their number of samples.
         published_eps: scale ``eps`` by the number of participants and let it decay.
     """
     checks.at_least("fedexp", "eps", eps, 0)
+    checks.flag("fedexp", "average", average)
     checks.flag("fedexp", "uniform_weights", uniform_weights)
     checks.flag("fedexp", "published_eps", published_eps)
 
@@ -57,5 +64,5 @@ def fedexp(
         finish=finish,
         weight=uniform if uniform_weights else None,
         server=server,
-        evaluated=evaluated,
+        evaluated=evaluated if average else None,
     )

@@ -76,6 +76,7 @@ def test_evaluates_the_mean_of_the_last_two_iterates():
     )
     params, stats = fedexp().evaluated(evaluation)
     assert float(params["w"]) == 2.0 and float(stats["mean"]) == 9.0
+    assert fedexp(average=False).evaluated is None  # The last iterate as it is.
 
 
 def test_before_the_first_round_the_initial_model_is_evaluated(make_setup):
