@@ -37,9 +37,7 @@ def config_from(values: dict[str, Any]) -> ml_collections.ConfigDict:
     return config
 
 
-def run_cell(
-    config: ml_collections.ConfigDict, directory: pathlib.Path, *, progress: bool
-) -> str:
+def run_cell(config: ml_collections.ConfigDict, directory: pathlib.Path, *, progress: bool) -> str:
     """Runs one cell to its end and returns why it failed, or an empty text.
 
     Raises:

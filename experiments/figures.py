@@ -4,7 +4,6 @@ import os
 import pathlib
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from configs import figures
 from configs.figures import Figure
@@ -13,9 +12,6 @@ from experiments.cells import Cell, machines, module, scaled_sentences
 from experiments.figure_drawings import Item
 from fedjax_skew.core import rundir
 from fedjax_skew.report import style
-
-if TYPE_CHECKING:
-    pass
 
 UNTRAINED = ("partitions",)  # kinds that look at partitions only
 

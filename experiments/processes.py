@@ -114,9 +114,7 @@ def _outcome(cell: Cell, code: int) -> str:
     if code > 0 and record.failure:
         return record.failure
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
-    return fail(
-        cell.directory, f"its process ended with {how}; see {cell.directory / 'log.txt'}"
-    )
+    return fail(cell.directory, f"its process ended with {how}; see {cell.directory / 'log.txt'}")
 
 
 def _stop(processes: Sequence[subprocess.Popen]) -> None:

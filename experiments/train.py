@@ -69,9 +69,7 @@ def join_processes() -> None:
             f"{missing[0]} is not set; coordinator, num_processes and process_id go together."
         )
     try:
-        jax.distributed.initialize(
-            _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
-        )
+        jax.distributed.initialize(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
     except (ValueError, RuntimeError) as error:
         raise ValueError(
             f"The processes cannot find each other ({' '.join(str(error).split())}); name "

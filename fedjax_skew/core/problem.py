@@ -60,10 +60,6 @@ class Problem:
         """One PRNG key a seed ``[S]``."""
         return seed_keys(jnp.asarray(self.seeds, jnp.uint32))
 
-    def phase_of(self, round_: int) -> Phase:
-        """The phase that runs round ``round_``."""
-        return next(p for p in self.phases if round_ < p.last)
-
 
 def build(
     config: ml_collections.ConfigDict,

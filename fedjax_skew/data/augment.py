@@ -4,7 +4,6 @@ Every function is pure, keeps shapes and dtype, and draws for each image on its 
 ``[B, H, W, C]`` as the dataset stores it; normalisation comes after augmentation.
 """
 
-
 import jax
 import jax.numpy as jnp
 from jax import lax

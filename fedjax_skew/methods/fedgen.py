@@ -152,7 +152,10 @@ def fedgen(
             )
             noise = jax.random.uniform(key_noise, (batch_size, noise_dim))
             features, new = generator.apply(
-                {"params": params, "batch_stats": stats}, noise, labels, True,
+                {"params": params, "batch_stats": stats},
+                noise,
+                labels,
+                True,
                 mutable=["batch_stats"],
             )
             logits = jax.vmap(lambda h: head({"head": h}, features))(heads)

@@ -92,8 +92,13 @@ def fedic(
             return supervised(params, stats, draw(key, labelled_batch_size, x.shape[0]))
 
         copy = minimize(
-            on_labelled, decayed, params, stats, keys[0],
-            steps=finetune_steps, opt_state=state["copy_opt"],
+            on_labelled,
+            decayed,
+            params,
+            stats,
+            keys[0],
+            steps=finetune_steps,
+            opt_state=state["copy_opt"],
         )
 
         def ensemble(batch):
@@ -111,9 +116,15 @@ def fedic(
             return jnp.mean(cross_entropy(logits, labels[ids])), stats
 
         net = minimize(
-            calibrate, plain, state["calibration"], None, keys[1],
-            steps=calibrate_steps, opt_state=state["calibration_opt"],
+            calibrate,
+            plain,
+            state["calibration"],
+            None,
+            keys[1],
+            steps=calibrate_steps,
+            opt_state=state["calibration_opt"],
         )
+
         def taught(batch):
             logits, features, tuned = ensemble(batch)
             return calibrated(net.params, logits, features, tuned, part)
@@ -134,8 +145,13 @@ def fedic(
             return mix * apart + (1 - mix) * wrong, stats
 
         student = minimize(
-            distill, decayed, params, stats, keys[2],
-            steps=distill_steps, opt_state=state["student_opt"],
+            distill,
+            decayed,
+            params,
+            stats,
+            keys[2],
+            steps=distill_steps,
+            opt_state=state["student_opt"],
         )
         new = {
             "calibration": net.params,

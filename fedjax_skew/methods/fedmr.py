@@ -34,6 +34,4 @@ def fedmr(*, mu: float = 0.01, batch_weights: bool = True) -> Method:
     def weight(client, result):
         return jnp.ceil(client.num_samples / client.facts.batch_size)
 
-    return Method(
-        "fedmr", term=term if mu else None, weight=weight if batch_weights else None
-    )
+    return Method("fedmr", term=term if mu else None, weight=weight if batch_weights else None)

@@ -20,9 +20,7 @@ from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method
 
 
-def fedvls(
-    *, lam: float = 0.1, logit_weight: float = 0.005, published_code: bool = True
-) -> Method:
+def fedvls(*, lam: float = 0.1, logit_weight: float = 0.005, published_code: bool = True) -> Method:
     """Balanced softmax, distillation of vacant classes and suppression of wrong logits.
 
     Args:

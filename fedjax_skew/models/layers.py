@@ -104,9 +104,7 @@ def _windows(x: Array, window: int) -> Array:
 def _corners(x: Array, window: int) -> list[Array]:
     """The pixels at each place of the windows, in row-major order."""
     height, width = (n // window * window for n in x.shape[1:3])
-    return [
-        x[:, i:height:window, j:width:window] for i in range(window) for j in range(window)
-    ]
+    return [x[:, i:height:window, j:width:window] for i in range(window) for j in range(window)]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))

@@ -202,4 +202,3 @@ def _rounds_to_target(row: Row, entry: Entry, entries: Sequence[Entry]) -> Cell:
     missed = sum(r is None for r in reached)
     note = f"{missed} of {len(reached)} seeds do not reach the target in {total} rounds."
     return Cell(values=tuple(numbers), notes=(note,) if missed else ())
-

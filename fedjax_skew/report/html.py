@@ -201,7 +201,7 @@ def _group(place: int, problem: tuple, runs: Sequence[_Run]) -> str:
         )
     heat = svg.heatmap(counts) if counts is not None else '<p class="none">No partition saved.</p>'
     drawings = (
-        f"<div>{svg.curves(series)}<div class=\"legend\">{''.join(legend)}</div></div>"
+        f'<div>{svg.curves(series)}<div class="legend">{"".join(legend)}</div></div>'
         f"<div>{heat}</div>"
     )
     title = html.escape(", ".join(word for word in words if word.strip()))
@@ -221,7 +221,7 @@ def _series(run: _Run) -> svg.Series:
 
 def _details(run: _Run, counts: np.ndarray | None) -> str:
     record = run.record
-    parts = [f"<p class=\"small\">{html.escape(str(record.path))}</p>"]
+    parts = [f'<p class="small">{html.escape(str(record.path))}</p>']
     if record.failure and not record.finished:
         parts.append(f'<p class="reason">{html.escape(record.failure)}</p>')
     recall = record.lines[-1].get("per_class_accuracy") if record.lines else None

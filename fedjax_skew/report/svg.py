@@ -55,8 +55,14 @@ def curves(series: Sequence[Series], *, width: int = 720, height: int = 320) -> 
         return height - _BOTTOM - (height - _TOP - _BOTTOM) * share
 
     parts = [_open(width, height, "Test accuracy over rounds")]
-    parts += _axes(width, height, [(x(t), f"{t:g}") for t in _ticks(0, last) if t <= last],
-                   [(y(t), f"{t:g}") for t in ticks], "round", "test accuracy (%)")
+    parts += _axes(
+        width,
+        height,
+        [(x(t), f"{t:g}") for t in _ticks(0, last) if t <= last],
+        [(y(t), f"{t:g}") for t in ticks],
+        "round",
+        "test accuracy (%)",
+    )
     for index, one in enumerate(series):
         at = _thin(len(one.rounds))
         good = [i for i in at if math.isfinite(one.mean[i])]

@@ -124,9 +124,7 @@ def test_seeds_in_runs_of_their_own_are_one_cell_of_the_table(tmp_path):
 
 def test_rounds_to_a_target_compare_the_same_seed(tmp_path):
     only = "method=fedavg,fedgr,dataset=fashion_mnist"
-    chosen = cells.plan(
-        "fedgr/table4", tmp_path, only=only, seeds=2, rounds=4, split_seeds=True
-    )
+    chosen = cells.plan("fedgr/table4", tmp_path, only=only, seeds=2, rounds=4, split_seeds=True)
     curves = {
         ("fedavg", 0): [(2, [0.5]), (4, [0.5])],
         ("fedavg", 1): [(2, [0.7]), (4, [0.6])],

@@ -61,9 +61,7 @@ def test_features_have_the_moments_they_are_drawn_from():
     covariance = root @ root.transpose(0, 2, 1)
     covariance[1] = 0.0
     mean = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-    made = draw_features(
-        jax.random.key(0), jnp.asarray(mean), jnp.asarray(covariance), 20000, 1e-6
-    )
+    made = draw_features(jax.random.key(0), jnp.asarray(mean), jnp.asarray(covariance), 20000, 1e-6)
     np.testing.assert_allclose(made.mean(1), mean, atol=0.1)
     np.testing.assert_allclose(np.cov(np.asarray(made[0]).T), covariance[0], atol=0.3)
     assert np.asarray(made[1]).std() < np.inf and np.isfinite(made).all()

@@ -57,9 +57,7 @@ def test_features_match_gradients_better_after_matching(targets):
 def test_matching_stays_finite_without_any_gradient(targets):
     classifier, gradients = targets
     features = jnp.zeros((4, 6, 5))
-    made = match(
-        features, classifier, trees.zeros(gradients), jnp.ones(4, bool), steps=2, lr=0.1
-    )
+    made = match(features, classifier, trees.zeros(gradients), jnp.ones(4, bool), steps=2, lr=0.1)
     assert np.isfinite(made).all()
 
 

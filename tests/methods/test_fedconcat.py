@@ -50,7 +50,8 @@ def test_each_cluster_averages_its_own_clients(start, make_client, make_round, m
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), trees.index(new, first), expected
     )
     jax.tree.map(
-        np.testing.assert_array_equal, trees.index(new, second),
+        np.testing.assert_array_equal,
+        trees.index(new, second),
         trees.index(state["params"], second),
     )
 
@@ -63,9 +64,7 @@ def test_the_head_sees_the_features_of_all_encoders(start, tiny_model, head_init
     assert params["head"]["kernel"].shape == (3 * 5, 4) and list(params) == ["head"]
     x = jax.random.normal(jax.random.key(0), (7, 6))
     outputs, same = concatenated(tiny_model).apply(params, stats, x, train=True)
-    each = [
-        tiny_model.apply(trees.index(state["params"], g), {}, x)[0] for g in range(3)
-    ]
+    each = [tiny_model.apply(trees.index(state["params"], g), {}, x)[0] for g in range(3)]
     np.testing.assert_allclose(
         outputs.features, np.concatenate([o.features for o in each], -1), atol=1e-6
     )

@@ -140,7 +140,9 @@ def test_distillation_brings_the_model_towards_the_ensemble(auxiliary):
     x, _ = rnd.labelled
     clients = jax.vmap(lambda p: rnd.model.apply(p, {}, x)[0].logits)(rnd.client_params)
     ensemble = losses.ensemble_logits(
-        clients, jnp.array([0.75, 0.25]), result.state["r"][rnd.ids],
+        clients,
+        jnp.array([0.75, 0.25]),
+        result.state["r"][rnd.ids],
         jax.vmap(trees.norm)(rnd.client_params),
     )
 

@@ -22,8 +22,12 @@ def test_the_gradient_of_the_term_is_mu_times_the_drift(make_view):
 def test_the_term_is_half_mu_times_the_squared_distance(make_view):
     view = make_view()
     drift = np.concatenate(
-        [np.ravel(a - b) for a, b in zip(
-            jax.tree.leaves(view.params), jax.tree.leaves(view.client.params), strict=True)]
+        [
+            np.ravel(a - b)
+            for a, b in zip(
+                jax.tree.leaves(view.params), jax.tree.leaves(view.client.params), strict=True
+            )
+        ]
     ).astype(np.float64)
     found = build("fedprox", {"fedprox": {"mu": 0.3}}).term(view)
     np.testing.assert_allclose(found, 0.15 * drift @ drift, rtol=1e-5)
