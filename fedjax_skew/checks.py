@@ -1,0 +1,174 @@
+"""Validation of configuration fields and hyper-parameters, declared where a value is declared.
+
+A rule says what one value may be. Configuration fields hold a rule each; functions that build
+methods, partitions or datasets carry theirs in their signature::
+
+    @validated("hparams.fedlc")
+    def fedlc(*, tau: Annotated[float, at_least(0)] = 1.0, form: Literal["paper", "code"] = "code"):
+        ...
+
+``bool``, ``int``, ``float``, ``str`` and ``Literal`` annotations are rules by themselves. A value
+that breaks its rule raises a ``ValueError`` of one sentence that names the field, the value and
+what is allowed.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from fedjax_skew.errors import unknown
+
+LARGEST = 1e30  # Larger values leave no headroom in float32.
+LARGEST_INT = 2**31 - 1
+REQUIRED: Any = inspect.Parameter.empty
+
+_BOOLS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What one value may be.
+
+    Attributes:
+        kind: ``float``, ``int``, ``bool``, ``str`` or ``tuple``.
+        allowed: completes the sentence "it must be ...".
+        accepts: whether a value of that kind is allowed.
+        choices: the allowed words of a ``str``, or empty.
+        example: a value to show in messages.
+    """
+
+    kind: type
+    allowed: str
+    accepts: Callable[[Any], bool] = lambda value: True
+    choices: tuple[str, ...] = ()
+    example: Any = None
+
+    def check(self, field: str, value: Any) -> None:
+        """Raises ``ValueError`` unless ``value`` is allowed."""
+        if self.choices and value not in self.choices:
+            raise unknown(field, value, self.choices)
+        try:
+            good = _is_a(self.kind, value) and self.accepts(value)
+        except TypeError:
+            good = False
+        if not good:
+            raise ValueError(f"{field}={value!r} is not allowed; it must be {self.allowed}.")
+
+    def parse(self, field: str, text: str) -> Any:
+        """Converts a word of a specification such as ``dirichlet(beta=0.1)`` and checks it."""
+        value: Any = text
+        try:
+            if self.kind is bool:
+                value = _BOOLS[text.lower()]
+            elif self.kind in (int, float):
+                value = self.kind(text)
+        except (KeyError, ValueError):
+            pass
+        self.check(field, value)
+        return value
+
+
+def _is_a(kind: type, value: Any) -> bool:
+    """Whether ``value`` has the kind; an int is a float, a bool is neither."""
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind is tuple:
+        return isinstance(value, (tuple, list))
+    return isinstance(value, kind)
+
+
+def number(low: float = -LARGEST, high: float = LARGEST, *, above: bool = False) -> Rule:
+    """A finite number in ``[low, high]``, or in ``(low, high]`` with ``above``."""
+
+    def accepts(value):
+        return math.isfinite(value) and (value > low if above else value >= low) and value <= high
+
+    if high == LARGEST and low > -LARGEST:
+        words = f"a number above {low:g}" if above else f"a number of at least {low:g}"
+        words += f" and at most {LARGEST:g}"
+    elif above:
+        words = f"a number above {low:g} and at most {high:g}"
+    else:
+        words = f"a number from {low:g} to {high:g}"
+    return Rule(float, words, accepts, example=0.1 if low < 0.1 <= high else high)
+
+
+def whole(low: int = -LARGEST_INT, high: int = LARGEST_INT) -> Rule:
+    """An integer in ``[low, high]``."""
+    words = f"a whole number from {low} to {high}"
+    return Rule(int, words, lambda value: low <= value <= high, example=max(low, min(2, high)))
+
+
+def at_least(low: float) -> Rule:
+    """A number of at least ``low``."""
+    return number(low)
+
+
+def above(low: float) -> Rule:
+    """A number above ``low``."""
+    return number(low, above=True)
+
+
+def choice(*names: str) -> Rule:
+    """One of the given words."""
+    return Rule(str, "one of " + ", ".join(names), choices=names, example=names[0])
+
+
+def text(*, empty: bool = True) -> Rule:
+    """Any text, or any that is not empty."""
+    words = "a text" if empty else "a text that is not empty"
+    return Rule(str, words, lambda value: empty or bool(value), example="FILE")
+
+
+FLAG = Rule(bool, "True or False", example=True)
+
+
+@functools.cache
+def rules(builder: Callable[..., Any]) -> Mapping[str, Rule]:
+    """The rule of every parameter of a function, read from its annotations."""
+    hints = typing.get_type_hints(inspect.unwrap(builder), include_extras=True)
+    return {name: _rule(hints[name]) for name in inspect.signature(builder).parameters}
+
+
+def defaults(builder: Callable[..., Any]) -> dict[str, Any]:
+    """The default of every parameter of a function; ``REQUIRED`` where there is none."""
+    return {p.name: p.default for p in inspect.signature(builder).parameters.values()}
+
+
+def validated(prefix: str) -> Callable[[Callable[_Args, _Result]], Callable[_Args, _Result]]:
+    """Makes a function with keyword-only parameters check them before it runs.
+
+    Args:
+        prefix: how the fields are called in messages: ``hparams.fedlc`` gives
+            ``hparams.fedlc.tau``.
+    """
+
+    def decorate(builder):
+        @functools.wraps(builder)
+        def checked(*args, **kwargs):
+            for name, value in kwargs.items():
+                if name not in rules(builder):
+                    raise unknown(prefix, name, rules(builder))
+                rules(builder)[name].check(f"{prefix}.{name}", value)
+            return builder(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+def _rule(hint: Any) -> Rule:
+    """The rule an annotation stands for."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return next(part for part in hint.__metadata__ if isinstance(part, Rule))
+    if typing.get_origin(hint) is Literal:
+        return choice(*typing.get_args(hint))
+    return {bool: FLAG, int: whole(), float: number(), str: text()}[hint]
