@@ -19,7 +19,7 @@ import ml_collections
 from configs.common import finish
 from fedjax_skew import errors
 from fedjax_skew.config import default_config, used_hparams
-from fedjax_skew.data import grammar
+from fedjax_skew.data import spec
 from fedjax_skew.report import reference
 from fedjax_skew.report.reference import Row
 
@@ -139,7 +139,7 @@ def get_config(table_runs: Sequence[Run], arg: str) -> ml_collections.ConfigDict
 
     What is not said takes the table's first row and column.
     """
-    words = [word for word in grammar.split(arg, ",", "config argument") if word.strip()]
+    words = [word for word in spec.split(arg, ",", "config argument") if word.strip()]
     chosen = select(table_runs, parse(",".join(w for w in words if w.strip() != "smoke")))
     config = chosen[0].config
     return finish(config, "smoke" if "smoke" in (w.strip() for w in words) else "")
@@ -149,7 +149,7 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
     """``"dataset=mnist,method=fedavg,fedvls"``: a bare value continues the key before it."""
     wanted: dict[str, tuple[str, ...]] = {}
     key = ""
-    for part in grammar.split(text, ",", "only"):
+    for part in spec.split(text, ",", "only"):
         part = part.strip()
         if not part:
             continue

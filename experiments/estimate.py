@@ -21,7 +21,7 @@ from fedjax_skew import models
 from fedjax_skew.config import default_config, used_hparams
 from fedjax_skew.core import problem
 from fedjax_skew.core.round import run_round
-from fedjax_skew.data.source import Dataset
+from fedjax_skew.data.datasets import Dataset
 from fedjax_skew.methods import build as build_method
 
 _COMPILE_SECONDS = 15.0

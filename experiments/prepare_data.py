@@ -21,7 +21,7 @@ from typing import Any
 
 from absl import app, flags
 
-from fedjax_skew.data import archive, cache, source, tfds_source
+from fedjax_skew.data import archive, cache, datasets, tfds_source
 
 _ARCHIVES = {
     "tiny_imagenet": "tiny-imagenet-200",
@@ -38,7 +38,7 @@ def prepare(
     manual_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Prepares one dataset and returns it as training will see it.
 
     Raises:
@@ -49,13 +49,13 @@ def prepare(
     options: dict[str, Any] = {"cache_dir": cache_dir}
     if image_size is not None:
         options["image_size"] = image_size
-    if name in source.OWN_LAYOUTS:
+    if name in datasets.OWN_LAYOUTS:
         place = manual_dir or data_dir
         _unpack(name, Path(place or tfds_source.default_dir()).expanduser())
-        return source.load(name, data_dir=place, **options)
+        return datasets.load(name, data_dir=place, **options)
     root = Path(data_dir).expanduser() if data_dir else tfds_source.default_dir()
     prepare_tfds(name, root, manual_dir)
-    return source.load(name, data_dir=root, **options)
+    return datasets.load(name, data_dir=root, **options)
 
 
 def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] | None) -> None:
@@ -80,7 +80,7 @@ def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] |
             download_config=config, file_format=tfds.core.FileFormat.ARRAY_RECORD
         )
     except tfds.core.DatasetNotFoundError:
-        names = [n for n in source.names() if n not in ("npz", "synthetic")]
+        names = [n for n in datasets.names() if n not in ("npz", "synthetic")]
         raise ValueError(
             f"--dataset={name} is neither a TFDS name nor one of {', '.join(names)}."
         ) from None
@@ -130,7 +130,7 @@ def main(argv: Sequence[str]) -> None:
     """Runs the binary."""
     values = flags.FLAGS
     if values.list:
-        for name, description in source.names().items():
+        for name, description in datasets.names().items():
             print(f"{name:18s} {description}")
         return
     try:

@@ -20,7 +20,7 @@ from ml_collections import config_flags
 
 from experiments import app
 from fedjax_skew import methods, models
-from fedjax_skew.data import partition, source
+from fedjax_skew.data import datasets, partition
 from fedjax_skew.train import train_and_evaluate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
@@ -37,7 +37,12 @@ _DISTRIBUTED = flags.DEFINE_bool("distributed", False, "Asks the scheduler for t
 def main(argv: Sequence[str]) -> None:
     """Lists names, or trains."""
     if _LIST.value:
-        rooms = {"methods": methods, "datasets": source, "partitions": partition, "models": models}
+        rooms = {
+            "methods": methods,
+            "datasets": datasets,
+            "partitions": partition,
+            "models": models,
+        }
         for name, text in rooms[_LIST.value].names().items():
             print(f"{name:24s} {text}")
         return

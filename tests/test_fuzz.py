@@ -19,7 +19,7 @@ from fedjax_skew import methods, models
 from fedjax_skew.config import RULES, default_config
 from fedjax_skew.core.problem import build
 from fedjax_skew.data import augment, partition
-from fedjax_skew.data.source import Dataset
+from fedjax_skew.data.datasets import Dataset
 
 ROOT = pathlib.Path(__file__).parent.parent
 NUMBERS = (math.nan, math.inf, -1, -0.5, 0, 0.5, 3, 1e300, 2**31 - 1, 2**70)

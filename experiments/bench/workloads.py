@@ -9,8 +9,8 @@ import numpy as np
 
 from fedjax_skew.config import default_config
 from fedjax_skew.core.problem import Problem, build
-from fedjax_skew.data import source
-from fedjax_skew.data.source import Dataset
+from fedjax_skew.data import datasets
+from fedjax_skew.data.datasets import Dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +108,7 @@ def make_problem(workload: Workload, **changes: Any) -> Problem:
 def make_dataset(workload: Workload) -> Dataset:
     """Random pixels and balanced labels, or Synthetic(1,1)."""
     if not workload.shape:
-        return source.load("synthetic(1,1)", num_clients=workload.changes["num_clients"])
+        return datasets.load("synthetic(1,1)", num_clients=workload.changes["num_clients"])
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (workload.num_samples, *workload.shape), dtype=np.uint8)
     labels = (np.arange(workload.num_samples) % 10).astype(np.int32)

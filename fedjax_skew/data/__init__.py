@@ -1,4 +1,4 @@
 """Datasets, their division among clients, and augmentation.
 
-``source`` loads datasets, ``partition`` divides a training set; neither imports JAX or TFDS.
+``datasets`` loads datasets, ``partition`` divides a training set; neither imports JAX or TFDS.
 """

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
-from fedjax_skew.data import source
+from fedjax_skew.data import datasets
 
 _FORMAT = 1
 _ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -50,9 +50,9 @@ def file_facts(paths: Iterable[Path], root: Path) -> list[tuple[str, int, int]]:
 def fetch(
     name: str,
     key: str,
-    build: Callable[[], source.Dataset],
+    build: Callable[[], datasets.Dataset],
     cache_dir: str | os.PathLike[str] | None = None,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Returns the cached dataset, or builds it and writes it to the cache.
 
     Args:
@@ -65,11 +65,11 @@ def fetch(
     folder = root / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}-{key}"
     if folder.is_dir():
         try:
-            return source.validate(_read(folder))
+            return datasets.validate(_read(folder))
         except (OSError, ValueError, KeyError, TypeError) as error:
             logging.warning("The cache %s is damaged (%s) and is made again.", folder, error)
             shutil.rmtree(folder, ignore_errors=True)
-    dataset = source.validate(build())
+    dataset = datasets.validate(build())
     try:
         _write(dataset, folder)
     except OSError as error:
@@ -85,11 +85,11 @@ def fetch(
     return dataset
 
 
-def _read(folder: Path) -> source.Dataset:
+def _read(folder: Path) -> datasets.Dataset:
     meta = json.loads((folder / "meta.json").read_text())
     arrays = {key: _map(folder / f"{key}.npy") for key in _ARRAYS}
     ids = _map(folder / "client_ids.npy") if meta["natural"] else None
-    return source.Dataset(
+    return datasets.Dataset(
         name=meta["name"],
         num_classes=meta["num_classes"],
         client_ids=ids,
@@ -105,7 +105,7 @@ def _map(path: Path) -> np.ndarray:
     return array.view(np.ndarray)
 
 
-def _write(dataset: source.Dataset, folder: Path) -> None:
+def _write(dataset: datasets.Dataset, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent))
     try:

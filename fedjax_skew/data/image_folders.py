@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedjax_skew.data import manual, source
+from fedjax_skew.data import datasets, image_layouts
 
 _SPLITS = ("train", "val", "test")
 
@@ -18,14 +18,14 @@ def load_tiny_imagenet(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int = 64,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Reads TinyImageNet-200.
 
     Layout: ``wnids.txt``, ``train/<wnid>/images/*.JPEG``, ``val/images/*.JPEG`` with
     ``val/val_annotations.txt``, and ``words.txt``. The labels of the official test images were
     never published, so the validation set is the test set, as everywhere in the literature.
     """
-    root = manual.locate(
+    root = image_layouts.locate(
         "tiny_imagenet",
         data_dir,
         ("tiny-imagenet-200", "tiny_imagenet"),
@@ -42,7 +42,9 @@ def load_tiny_imagenet(
             f"dataset.name='tiny_imagenet' lacks {what}; unpack tiny-imagenet-200.zip again."
         )
     train = [
-        (p, index[w]) for w in wnids for p in manual.list_images(root / "train" / w / "images")
+        (p, index[w])
+        for w in wnids
+        for p in image_layouts.list_images(root / "train" / w / "images")
     ]
     test = []
     for number, line in enumerate(annotations.read_text().splitlines(), 1):
@@ -53,14 +55,16 @@ def load_tiny_imagenet(
             )
         test.append((annotations.parent / "images" / fields[0], index[fields[1]]))
     names = _words(root / "words.txt", wnids)
-    return manual.load_images("tiny_imagenet", root, train, test, names, image_size, cache_dir)
+    return image_layouts.load_images(
+        "tiny_imagenet", root, train, test, names, image_size, cache_dir
+    )
 
 
 def load_mini_imagenet(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int = 84,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Reads mini-ImageNet as a 100-class problem.
 
     Two layouts are read: the published ``train.csv``, ``val.csv``, ``test.csv`` (columns filename,
@@ -74,7 +78,7 @@ def load_mini_imagenet(
     classes, that split is kept as it is. ``image_size`` is 84 by default; the FedLC-LT paper uses
     224.
     """
-    root = manual.locate(
+    root = image_layouts.locate(
         "mini_imagenet",
         data_dir,
         ("mini-imagenet", "mini_imagenet", "miniImageNet", "miniimagenet"),
@@ -88,13 +92,16 @@ def load_mini_imagenet(
     else:
         homes = [root / s for s in _SPLITS if (root / s).is_dir()] or [root]
         parts = [
-            {w: manual.list_images(home / w) for w in manual.subfolders(home)} for home in homes
+            {w: image_layouts.list_images(home / w) for w in image_layouts.subfolders(home)}
+            for home in homes
         ]
     if len(parts) > 1 and set(parts[0]) == set(parts[-1]):
         wnids = sorted(parts[0])
         train = [(p, c) for c, w in enumerate(wnids) for p in parts[0][w]]
         test = [(p, c) for c, w in enumerate(wnids) for p in parts[-1][w]]
-        return manual.load_images("mini_imagenet", root, train, test, wnids, image_size, cache_dir)
+        return image_layouts.load_images(
+            "mini_imagenet", root, train, test, wnids, image_size, cache_dir
+        )
     files: dict[str, list[Path]] = {}
     for part in parts:
         for wnid, paths in part.items():
@@ -110,7 +117,7 @@ def load_mini_imagenet(
             )
         train += [(p, label) for p in paths[: len(paths) - 2 * held]]
         test += [(p, label) for p in paths[len(paths) - held :]]
-    return manual.load_images(
+    return image_layouts.load_images(
         "mini_imagenet", root, train, test, sorted(files), image_size, cache_dir
     )
 
@@ -120,14 +127,14 @@ def load_imagenet_subset12(
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int = 64,
     synsets: str | Sequence[str] = (),
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Reads a 12-class subset of ImageNet at 64x64.
 
     Layout: ``train/<synset>/*.JPEG`` and ``val/<synset>/*.JPEG``; ``val`` is the test set. The
     FedLC paper does not name its 12 classes: either the folders are exactly 12, or ``synsets``
     names 12 of them (separated by commas), so that a full ImageNet tree can be used in place.
     """
-    root = manual.locate(
+    root = image_layouts.locate(
         "imagenet_subset12",
         data_dir,
         ("imagenet_subset12", "imagenet-12", "imagenet"),
@@ -135,14 +142,16 @@ def load_imagenet_subset12(
         "train/ and val/ with 12 synset folders each",
     )
     wanted = synsets.split(",") if isinstance(synsets, str) else list(synsets)
-    chosen = sorted({s.strip() for s in wanted if s.strip()}) or manual.subfolders(root / "train")
+    chosen = sorted({s.strip() for s in wanted if s.strip()}) or image_layouts.subfolders(
+        root / "train"
+    )
     if len(chosen) != 12:
         raise ValueError(
             f"dataset.name='imagenet_subset12' needs 12 synset folders but has {len(chosen)} in "
             f"{root / 'train'}; "
             "name 12 of them in dataset.synsets, separated by commas."
         )
-    listings: dict[str, manual.Listing] = {}
+    listings: dict[str, image_layouts.Listing] = {}
     for part in ("train", "val"):
         missing = [s for s in chosen if not (root / part / s).is_dir()]
         if missing:
@@ -150,9 +159,9 @@ def load_imagenet_subset12(
                 f"dataset.name='imagenet_subset12' lacks the folder {root / part / missing[0]}."
             )
         listings[part] = [
-            (p, c) for c, s in enumerate(chosen) for p in manual.list_images(root / part / s)
+            (p, c) for c, s in enumerate(chosen) for p in image_layouts.list_images(root / part / s)
         ]
-    return manual.load_images(
+    return image_layouts.load_images(
         "imagenet_subset12", root, listings["train"], listings["val"], chosen, image_size, cache_dir
     )
 
@@ -172,7 +181,7 @@ def _is_mini_imagenet(path: Path) -> bool:
 
 
 def _is_class_folders(path: Path) -> bool:
-    folders = manual.subfolders(path)
+    folders = image_layouts.subfolders(path)
     return bool(folders) and all(f[:1] == "n" and f[1:].isdigit() for f in folders)
 
 

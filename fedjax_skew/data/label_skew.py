@@ -3,7 +3,7 @@
 import numpy as np
 from absl import logging
 
-from fedjax_skew.data import allot, partition_rules
+from fedjax_skew.data import apportion, partition_rules
 
 # A redraw of a small problem is cheap, of a large one hopeless: at most this many draws, and this
 # many numbers drawn in all. Counts, not seconds, so that the result never depends on the machine.
@@ -23,7 +23,7 @@ def dirichlet(
     With ``balance``, classes are divided in the order of their numbers and a client that already
     holds ``N / K`` samples or more gets nothing of the next class. The whole draw is repeated until
     every client holds ``min_size`` samples; if no draw within the limit does, the one with the
-    largest smallest client is repaired by :func:`allot.fill_short_clients`, which is logged.
+    largest smallest client is repaired by :func:`apportion.fill_short_clients`, which is logged.
     """
     partition_rules.check_minimum(pool, min_size)
     class_sizes = np.bincount(pool.labels, minlength=pool.num_classes)
@@ -89,14 +89,14 @@ def double(
     shuffled = rng.permutation(len(holders))
     shuffled = shuffled[np.argsort(holder_classes[shuffled], kind="stable")]
     ends = np.cumsum(np.bincount(holder_classes, minlength=pool.num_classes))
-    grouped = allot.group_by_class(pool.labels, rng)
+    grouped = apportion.group_by_class(pool.labels, rng)
     clients = np.full(len(pool.labels), -1, np.int32)
     sample_ends = np.cumsum(class_sizes)
     for c in present:
         owners = holders[shuffled[ends[c - 1] if c else 0 : ends[c]]][: class_sizes[c]]
         if len(owners):
             weights = np.arange(1, len(owners) + 1, dtype=np.float64) ** -power
-            parts = allot.apportion(int(class_sizes[c]), weights, at_least=1)
+            parts = apportion.apportion(int(class_sizes[c]), weights, at_least=1)
             clients[grouped[sample_ends[c] - class_sizes[c] : sample_ends[c]]] = np.repeat(
                 owners, parts
             )
@@ -139,7 +139,9 @@ def _repair(
             f"partition: {what} leaves fewer samples than num_clients={pool.num_clients} clients "
             "need."
         )
-    clients, moved = allot.fill_short_clients(clients, pool.labels, pool.num_clients, minimum, rng)
+    clients, moved = apportion.fill_short_clients(
+        clients, pool.labels, pool.num_clients, minimum, rng
+    )
     if moved:
         logging.warning(
             "partition: %s did not give every client %d samples, so %d of %d samples were moved "

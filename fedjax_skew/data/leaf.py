@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedjax_skew.data import cache, manual, source
+from fedjax_skew.data import cache, datasets, image_layouts
 
 _SIDE = 28
 _CLASS_NAMES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -22,7 +22,7 @@ _CLASS_NAMES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 def load(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Reads FEMNIST.
 
     Args:
@@ -34,7 +34,7 @@ def load(
         uint8 ``[N, 28, 28, 1]``, 62 classes; client ids number the writers of the training files in
         the order of their names.
     """
-    root = manual.locate(
+    root = image_layouts.locate(
         "femnist",
         data_dir,
         ("femnist", "femnist/data", "data", "leaf/data/femnist/data"),
@@ -48,12 +48,12 @@ def load(
     )
 
 
-def _build(files: dict[str, list[Path]]) -> source.Dataset:
+def _build(files: dict[str, list[Path]]) -> datasets.Dataset:
     x, y, writers = _read(files["train"])
     x_test, y_test, _ = _read(files["test"])
     _, client_ids = np.unique(np.array(writers), return_inverse=True)
-    mean, std = source.channel_statistics(x)
-    return source.Dataset(
+    mean, std = datasets.channel_statistics(x)
+    return datasets.Dataset(
         "femnist",
         x,
         y,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_skew.data import source
+from fedjax_skew.data import datasets
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _UNREADABLE = (
@@ -27,7 +27,7 @@ _UNREADABLE = (
 )
 
 
-def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) -> source.Dataset:
+def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) -> datasets.Dataset:
     """Reads an ``.npz`` file.
 
     Args:
@@ -56,11 +56,13 @@ def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) ->
     if ids is not None:
         # Any integers may name clients; they are numbered in their order.
         ids = np.unique(_integers(path, "client_ids", ids), return_inverse=True)[1].astype(np.int32)
-    mean, std = source.channel_statistics(data["x_train"])
+    mean, std = datasets.channel_statistics(data["x_train"])
     classes = _num_classes(path, data, num_classes)
-    dataset = source.Dataset("npz", num_classes=classes, client_ids=ids, mean=mean, std=std, **data)
+    dataset = datasets.Dataset(
+        "npz", num_classes=classes, client_ids=ids, mean=mean, std=std, **data
+    )
     try:
-        return source.validate(dataset)
+        return datasets.validate(dataset)
     except ValueError as error:
         raise ValueError(f"In dataset.path={path!r}, {error}") from None
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from fedjax_skew import errors
-from fedjax_skew.data import grammar, label_skew, long_tail, partition_rules
+from fedjax_skew.data import label_skew, long_tail, partition_rules
+from fedjax_skew.data import spec as spec_lib
 
 _MIN_BETA, _MAX_BETA = 1e-6, 1e6
 
@@ -53,12 +54,12 @@ class Partition:
 class _Rule:
     function: Callable[..., np.ndarray]
     description: str
-    parameters: tuple[grammar.Parameter, ...] = ()
+    parameters: tuple[spec_lib.Parameter, ...] = ()
 
 
 _LONG_TAIL = (
-    grammar.Parameter("if", float, low=1.0),
-    grammar.Parameter("order", str, "index", choices=("index", "random")),
+    spec_lib.Parameter("if", float, low=1.0),
+    spec_lib.Parameter("order", str, "index", choices=("index", "random")),
 )
 _RULES = {
     "iid": _Rule(partition_rules.iid, "random samples, equal sizes"),
@@ -66,15 +67,15 @@ _RULES = {
         partition_rules.power_law,
         "random samples, the client of rank r has a size proportional to r^-power",
         (
-            grammar.Parameter("power", float, 1.0, low=0.0, high=10.0),
-            grammar.Parameter("min_size", int, 1, low=1),
+            spec_lib.Parameter("power", float, 1.0, low=0.0, high=10.0),
+            spec_lib.Parameter("min_size", int, 1, low=1),
         ),
     ),
     "quantity": _Rule(
         partition_rules.quantity,
         "sorted by label, cut into clients * alpha equal sets, alpha random sets per client "
         "(FedLC)",
-        (grammar.Parameter("alpha", int, low=1),),
+        (spec_lib.Parameter("alpha", int, low=1),),
     ),
     "shards": _Rule(
         partition_rules.shards,
@@ -82,8 +83,8 @@ _RULES = {
         "random shards "
         "per client (FedVLS)",
         (
-            grammar.Parameter("s", int, low=1),
-            grammar.Parameter("spread", float, 0.9, low=0.0, high=1.0),
+            spec_lib.Parameter("s", int, low=1),
+            spec_lib.Parameter("spread", float, 0.9, low=0.0, high=1.0),
         ),
     ),
     "dirichlet": _Rule(
@@ -92,9 +93,9 @@ _RULES = {
         "fair share gets no "
         "more of the next class; redrawn until every client has min_size samples",
         (
-            grammar.Parameter("beta", float, low=_MIN_BETA, high=_MAX_BETA, aliases=("alpha",)),
-            grammar.Parameter("balance", bool, True),
-            grammar.Parameter("min_size", int, 10, low=1),
+            spec_lib.Parameter("beta", float, low=_MIN_BETA, high=_MAX_BETA, aliases=("alpha",)),
+            spec_lib.Parameter("balance", bool, True),
+            spec_lib.Parameter("min_size", int, 10, low=1),
         ),
     ),
     "double": _Rule(
@@ -103,8 +104,8 @@ _RULES = {
         "law "
         "rank^-power (FedGR)",
         (
-            grammar.Parameter("labels", int, low=1),
-            grammar.Parameter("power", float, 1.0, low=0.0, high=10.0),
+            spec_lib.Parameter("labels", int, low=1),
+            spec_lib.Parameter("power", float, 1.0, low=0.0, high=10.0),
         ),
     ),
     "natural": _Rule(
@@ -112,13 +113,13 @@ _RULES = {
         "the dataset's own clients; with fewer clients a random choice of them (the rest is left "
         "out), or all of them "
         "joined at random if merge",
-        (grammar.Parameter("merge", bool, False),),
+        (spec_lib.Parameter("merge", bool, False),),
     ),
     "counts": _Rule(
         partition_rules.counts,
         "a CSV file with one row per class and one column per client; samples it does not ask for "
         "are left out",
-        (grammar.Parameter("path", str),),
+        (spec_lib.Parameter("path", str),),
     ),
 }
 
@@ -126,9 +127,9 @@ _RULES = {
 def names() -> dict[str, str]:
     """Returns every partition, written with arguments and defaults, and its rule in one line."""
     listing = {
-        grammar.signature(n, rule.parameters): rule.description for n, rule in _RULES.items()
+        spec_lib.signature(n, rule.parameters): rule.description for n, rule in _RULES.items()
     }
-    tail = grammar.signature("longtail", _LONG_TAIL)
+    tail = spec_lib.signature("longtail", _LONG_TAIL)
     listing[f"{tail}+<partition>"] = (
         "class c first keeps n_max * if^(-c / (classes - 1)) samples, the rest is left out; "
         "order=random "
@@ -215,10 +216,10 @@ def _parse(text: str) -> tuple[dict[str, Any] | None, _Rule, dict[str, Any]]:
     field = "partition"
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"partition={text!r} must be a text such as 'dirichlet(beta=0.1)'.")
-    parts = [grammar.parse(part, field) for part in grammar.split(text, "+", field)]
+    parts = [spec_lib.parse(part, field) for part in spec_lib.split(text, "+", field)]
     tail = None
     if len(parts) > 1 and parts[0].name == "longtail":
-        tail = grammar.bind(parts.pop(0), _LONG_TAIL, field)
+        tail = spec_lib.bind(parts.pop(0), _LONG_TAIL, field)
     if parts[0].name not in _RULES and parts[0].name != "longtail":
         raise errors.unknown(field, parts[0].name, [*_RULES, "longtail"])
     if len(parts) > 1 or parts[0].name == "longtail":
@@ -228,7 +229,7 @@ def _parse(text: str) -> tuple[dict[str, Any] | None, _Rule, dict[str, Any]]:
             "'longtail(if=100)+dirichlet(beta=0.5)'."
         )
     rule = _RULES[parts[0].name]
-    return tail, rule, grammar.bind(parts[0], rule.parameters, field)
+    return tail, rule, spec_lib.bind(parts[0], rule.parameters, field)
 
 
 def _stream(seed: int, stage: int) -> np.random.Generator:

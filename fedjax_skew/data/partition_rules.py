@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_skew.data import allot
+from fedjax_skew.data import apportion
 
 
 class Pool(NamedTuple):
@@ -38,7 +38,7 @@ def power_law(pool: Pool, rng: np.random.Generator, power: float, min_size: int)
     """Random samples; the client of rank r gets a share proportional to ``r^-power``."""
     check_minimum(pool, min_size)
     ranks = np.arange(1, pool.num_clients + 1, dtype=np.float64)
-    sizes = allot.apportion(len(pool.labels), ranks**-power, at_least=min_size)
+    sizes = apportion.apportion(len(pool.labels), ranks**-power, at_least=min_size)
     return _deal(pool, rng, rng.permutation(sizes))
 
 
@@ -63,9 +63,9 @@ def shards(pool: Pool, rng: np.random.Generator, s: int, spread: float) -> np.nd
     cuts = np.ones(len(counts), np.int64)
     if pieces > len(counts):
         # By size less one, so that no class is cut into more pieces than it has samples.
-        cuts += allot.apportion(pieces - len(counts), counts - 1.0)
+        cuts += apportion.apportion(pieces - len(counts), counts - 1.0)
     sizes = [
-        allot.apportion(int(n), rng.uniform(1 - spread, 1 + spread, k), at_least=1)
+        apportion.apportion(int(n), rng.uniform(1 - spread, 1 + spread, k), at_least=1)
         for n, k in zip(counts, cuts, strict=True)
     ]
     return _deal_pieces(pool, rng, np.concatenate(sizes), s)
@@ -126,7 +126,7 @@ def counts(pool: Pool, rng: np.random.Generator, path: str) -> np.ndarray:
 
 def deal_counts(pool: Pool, rng: np.random.Generator, table: np.ndarray) -> np.ndarray:
     """Gives ``table[c, k]`` random samples of class c to client k, the rest to nobody."""
-    grouped = allot.group_by_class(pool.labels, rng)
+    grouped = apportion.group_by_class(pool.labels, rng)
     ends = np.cumsum(np.bincount(pool.labels, minlength=pool.num_classes))
     clients = np.full(len(pool.labels), -1, np.int32)
     ids = np.arange(pool.num_clients, dtype=np.int32)
@@ -146,7 +146,7 @@ def _deal(pool: Pool, rng: np.random.Generator, sizes: np.ndarray) -> np.ndarray
 def _deal_pieces(pool: Pool, rng: np.random.Generator, sizes: np.ndarray, each: int) -> np.ndarray:
     owner = rng.permutation(np.repeat(np.arange(pool.num_clients, dtype=np.int32), each))
     clients = np.empty(len(pool.labels), np.int32)
-    clients[allot.group_by_class(pool.labels, rng)] = np.repeat(owner, sizes)
+    clients[apportion.group_by_class(pool.labels, rng)] = np.repeat(owner, sizes)
     return clients
 
 

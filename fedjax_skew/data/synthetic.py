@@ -17,13 +17,13 @@ References:
 
 import numpy as np
 
-from fedjax_skew.data import grammar, source
+from fedjax_skew.data import datasets, spec
 
 _FEATURES = 60
 _CLASSES = 10
 _PARAMETERS = (
-    grammar.Parameter("lambda", float, 1.0, low=0.0, high=1e6, aliases=("lam", "alpha")),
-    grammar.Parameter("mu", float, 1.0, low=0.0, high=1e6, aliases=("beta",)),
+    spec.Parameter("lambda", float, 1.0, low=0.0, high=1e6, aliases=("lam", "alpha")),
+    spec.Parameter("mu", float, 1.0, low=0.0, high=1e6, aliases=("beta",)),
 )
 _LARGEST = 1_000_000
 
@@ -35,7 +35,7 @@ def load(
     seed: int = 0,
     iid: bool = False,
     published_code: bool = False,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Draws the dataset.
 
     Args:
@@ -48,12 +48,12 @@ def load(
     Returns:
         float32 samples ``[N, 60]`` with the natural client of every training sample.
     """
-    call = grammar.parse(name, "dataset.name")
+    call = spec.parse(name, "dataset.name")
     if call.name != "synthetic":
         raise ValueError(
             f"dataset.name={name!r} is unknown; write synthetic or synthetic(lambda, mu)."
         )
-    values = grammar.bind(call, _PARAMETERS, "dataset.name")
+    values = spec.bind(call, _PARAMETERS, "dataset.name")
     for field, value, low, high in (
         ("num_clients", num_clients, 1, _LARGEST),
         ("seed", seed, 0, 2**63 - 1),
@@ -87,7 +87,7 @@ def load(
         train.append((x[:cut], y[:cut]))
         test.append((x[cut:], y[cut:]))
     lengths = [len(y) for _, y in train]
-    return source.Dataset(
+    return datasets.Dataset(
         name=name,
         x_train=np.concatenate([x for x, _ in train]),
         y_train=np.concatenate([y for _, y in train]),

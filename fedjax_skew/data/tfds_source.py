@@ -17,7 +17,7 @@ import numpy as np
 from absl import logging
 
 from fedjax_skew import errors
-from fedjax_skew.data import cache, images, source
+from fedjax_skew.data import cache, datasets, images
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*)(?:/([A-Za-z0-9_.\-]+))?(?::(\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -38,7 +38,7 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Reads a TFDS image classification dataset.
 
     The training split is ``train``; the test split is ``test``, or ``validation`` where a dataset
@@ -55,7 +55,7 @@ def load(
     """
     match = _NAME.fullmatch(name)
     if not match:
-        raise errors.unknown("dataset.name", name, source.names())
+        raise errors.unknown("dataset.name", name, datasets.names())
     if image_size is not None and (
         isinstance(image_size, bool)
         or not isinstance(image_size, (int, np.integer))
@@ -135,8 +135,8 @@ def _find(name: str, root: Path, dataset: str, config: str | None, version: str 
             f"dataset.name={name!r} needs a configuration; prepared under {base}: "
             f"{', '.join(f'{dataset}/{c}' for c in configs)}."
         )
-    if name not in source.names() and not _registered(dataset):
-        raise errors.unknown("dataset.name", name, source.names())
+    if name not in datasets.names() and not _registered(dataset):
+        raise errors.unknown("dataset.name", name, datasets.names())
     raise ValueError(
         f"dataset.name={name!r} is not prepared: no dataset_info.json was found in "
         f"{base / (version or '<version>')}; make it with: {prepare_command(name, root)}"
@@ -151,7 +151,7 @@ def _registered(dataset: str) -> bool:
         return False
 
 
-def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -> source.Dataset:
+def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -> datasets.Dataset:
     tfds = import_tfds()
     try:
         info = tfds.builder_from_directory(folder).info
@@ -194,9 +194,9 @@ def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -
             raise _damaged(name, folder, root, error) from None
         if name.split("/")[0].split(":")[0] == "emnist":
             arrays[f"x_{part}"] = np.ascontiguousarray(arrays[f"x_{part}"].transpose(0, 2, 1, 3))
-    mean, std = source.channel_statistics(arrays["x_train"])
+    mean, std = datasets.channel_statistics(arrays["x_train"])
     names = tuple(label.names) if label.num_classes else ()
-    return source.Dataset(
+    return datasets.Dataset(
         name, num_classes=label.num_classes, mean=mean, std=std, class_names=names, **arrays
     )
 

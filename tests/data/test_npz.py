@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedjax_skew.data import source
+from fedjax_skew.data import datasets
 
 
 def arrays(**changes):
@@ -26,7 +26,7 @@ def save(tmp_path, **changes):
 
 def test_images_are_read(tmp_path):
     path = save(tmp_path, client_ids=np.array([30, 10] * 6))
-    dataset = source.load("npz", path=path)
+    dataset = datasets.load("npz", path=path)
     assert dataset.num_classes == 3
     assert dataset.y_train.dtype == np.int32
     np.testing.assert_array_equal(dataset.x_train, arrays()["x_train"])
@@ -39,15 +39,15 @@ def test_images_are_read(tmp_path):
 
 def test_grey_images_get_a_channel_and_floats_become_float32(tmp_path):
     grey = {f"x_{p}": arrays()[f"x_{p}"][..., 0] for p in ("train", "test")}
-    assert source.load("npz", path=save(tmp_path, **grey)).x_train.shape == (12, 4, 4, 1)
+    assert datasets.load("npz", path=save(tmp_path, **grey)).x_train.shape == (12, 4, 4, 1)
     flat = {f"x_{p}": arrays()[f"x_{p}"].reshape(-1, 48) / 7 for p in ("train", "test")}
-    dataset = source.load("npz", path=save(tmp_path, **flat))
+    dataset = datasets.load("npz", path=save(tmp_path, **flat))
     assert dataset.x_train.dtype == np.float32
     assert dataset.mean == ()
 
 
 def test_number_of_classes_may_be_larger_than_the_labels(tmp_path):
-    assert source.load("npz", path=save(tmp_path), num_classes=10).num_classes == 10
+    assert datasets.load("npz", path=save(tmp_path), num_classes=10).num_classes == 10
 
 
 def with_nan():
@@ -83,16 +83,16 @@ def with_nan():
 )
 def test_wrong_content_is_one_sentence(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message) as caught:
-        source.load("npz", path=save(tmp_path, **changes))
+        datasets.load("npz", path=save(tmp_path, **changes))
     assert "\n" not in str(caught.value)
     assert "data.npz" in str(caught.value)
 
 
 def test_labels_outside_the_given_classes_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"label 2; labels must be in 0\.\.1"):
-        source.load("npz", path=save(tmp_path), num_classes=2)
+        datasets.load("npz", path=save(tmp_path), num_classes=2)
     with pytest.raises(ValueError, match="num_classes=0"):
-        source.load("npz", path=save(tmp_path), num_classes=0)
+        datasets.load("npz", path=save(tmp_path), num_classes=0)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04broken", b"\x80\x04K\x01."])
@@ -100,24 +100,24 @@ def test_files_that_are_no_npz_are_refused(tmp_path, content):
     path = tmp_path / "data.npz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="cannot be read"):
-        source.load("npz", path=path)
+        datasets.load("npz", path=path)
 
 
 def test_truncated_files_are_refused(tmp_path):
     path = save(tmp_path)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ValueError, match="cannot be read"):
-        source.load("npz", path=path)
+        datasets.load("npz", path=path)
 
 
 def test_a_single_array_is_refused(tmp_path):
     path = tmp_path / "one.npy"
     np.save(path, np.zeros(3))
     with pytest.raises(ValueError, match="single array"):
-        source.load("npz", path=path)
+        datasets.load("npz", path=path)
 
 
 @pytest.mark.parametrize("path", [None, "", "/nowhere/at/all.npz"])
 def test_a_missing_path_is_refused(path):
     with pytest.raises(ValueError, match=r"dataset\.path"):
-        source.load("npz", path=path)
+        datasets.load("npz", path=path)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedjax_skew.data import partition, source
+from fedjax_skew.data import datasets, partition
 
 
 def test_shapes_sizes_and_types():
-    dataset = source.load("synthetic(1,1)", num_clients=30)
+    dataset = datasets.load("synthetic(1,1)", num_clients=30)
     assert dataset.x_train.dtype == np.float32
     assert dataset.x_train.shape[1:] == (60,)
     assert dataset.num_classes == 10
@@ -20,16 +20,16 @@ def test_shapes_sizes_and_types():
 
 
 def test_default_is_one_hundred_clients_of_synthetic_1_1():
-    short, long = source.load("synthetic"), source.load("synthetic(1, 1)", num_clients=100)
+    short, long = datasets.load("synthetic"), datasets.load("synthetic(1, 1)", num_clients=100)
     np.testing.assert_array_equal(short.x_train, long.x_train)
     assert short.client_ids.max() == 99
 
 
 def test_the_seed_decides_everything():
-    first, again = (source.load("synthetic", num_clients=5, seed=3) for _ in range(2))
+    first, again = (datasets.load("synthetic", num_clients=5, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first.x_train, again.x_train)
     np.testing.assert_array_equal(first.y_test, again.y_test)
-    other = source.load("synthetic", num_clients=5, seed=4)
+    other = datasets.load("synthetic", num_clients=5, seed=4)
     assert first.x_train.shape != other.x_train.shape or (first.x_train != other.x_train).any()
 
 
@@ -40,20 +40,20 @@ def client_means(dataset):
 
 def test_mu_spreads_the_inputs_of_clients():
     def spread(name):
-        return client_means(source.load(name, num_clients=60)).mean(axis=1).std()
+        return client_means(datasets.load(name, num_clients=60)).mean(axis=1).std()
 
     assert spread("synthetic(0,0)") < 0.3 < spread("synthetic(0,1)")
 
 
 def test_covariance_falls_with_the_feature():
-    dataset = source.load("synthetic(0,0)", num_clients=20)
+    dataset = datasets.load("synthetic(0,0)", num_clients=20)
     inside = dataset.x_train - client_means(dataset)[dataset.client_ids]
     expected = np.arange(1, 61) ** -1.2
     np.testing.assert_allclose(inside.var(axis=0), expected, rtol=0.1)
 
 
 def test_iid_has_one_model_for_all():
-    dataset = source.load("synthetic(0,0)", num_clients=40, iid=True)
+    dataset = datasets.load("synthetic(0,0)", num_clients=40, iid=True)
     # One linear rule explains nearly all labels, which it cannot when every client has its own.
     x = np.c_[dataset.x_train, np.ones(len(dataset.x_train))]
     targets = np.eye(10)[dataset.y_train]
@@ -65,13 +65,14 @@ def test_iid_has_one_model_for_all():
 def test_published_code_differs_only_between_zero_and_one():
     for name, same in (("synthetic(1,1)", True), ("synthetic(0.5,0.5)", False)):
         paper, code = (
-            source.load(name, num_clients=5, published_code=flag).x_train for flag in (False, True)
+            datasets.load(name, num_clients=5, published_code=flag).x_train
+            for flag in (False, True)
         )
         assert np.array_equal(paper, code) == same
 
 
 def test_natural_partition_follows_the_clients():
-    dataset = source.load("synthetic", num_clients=12)
+    dataset = datasets.load("synthetic", num_clients=12)
     result = partition.partition(
         "natural",
         dataset.y_train,
@@ -99,5 +100,5 @@ def test_natural_partition_follows_the_clients():
 )
 def test_wrong_requests_are_one_sentence(name, options, message):
     with pytest.raises(ValueError, match=message) as caught:
-        source.load(name, **options)
+        datasets.load(name, **options)
     assert "\n" not in str(caught.value)

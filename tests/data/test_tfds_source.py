@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedjax_skew.data import source, tfds_source
+from fedjax_skew.data import datasets, tfds_source
 
 REAL = Path(
     os.environ.get("FEDJAX_SKEW_TEST_DATA")
@@ -97,7 +97,7 @@ def test_a_prepared_directory_is_read_and_cached(tmp_path, grey, monkeypatch):
     images, labels = grey
     write_dataset(tmp_path / "data", "digits", images, labels, 3)
     options = {"data_dir": tmp_path / "data", "cache_dir": tmp_path / "cache"}
-    dataset = source.load("digits", **options)
+    dataset = datasets.load("digits", **options)
     np.testing.assert_array_equal(dataset.x_train, images[:6, ..., None])
     np.testing.assert_array_equal(dataset.y_train, labels[:6])
     np.testing.assert_array_equal(dataset.x_test, images[6:, ..., None])
@@ -106,7 +106,7 @@ def test_a_prepared_directory_is_read_and_cached(tmp_path, grey, monkeypatch):
     assert "tensorflow" not in sys.modules
 
     monkeypatch.setattr(tfds_source, "import_tfds", lambda: pytest.fail("the cache was not used"))
-    again = source.load("digits", **options)
+    again = datasets.load("digits", **options)
     np.testing.assert_array_equal(again.x_train, dataset.x_train)
     assert again.mean == dataset.mean
     assert again.class_names == dataset.class_names
@@ -116,19 +116,19 @@ def test_colour_images_and_resizing(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (5, 6, 6, 3), dtype=np.uint8)
     write_dataset(tmp_path, "photos", images, np.arange(5) % 2, 2)
     options = {"data_dir": tmp_path, "cache_dir": tmp_path / "cache"}
-    np.testing.assert_array_equal(source.load("photos", **options).x_train, images[:3])
-    assert source.load("photos", image_size=4, **options).x_train.shape == (3, 4, 4, 3)
+    np.testing.assert_array_equal(datasets.load("photos", **options).x_train, images[:3])
+    assert datasets.load("photos", image_size=4, **options).x_train.shape == (3, 4, 4, 3)
     with pytest.raises(ValueError, match="image_size=0"):
-        source.load("photos", image_size=0, **options)
+        datasets.load("photos", image_size=0, **options)
 
 
 def test_emnist_is_turned_upright(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (5, 6, 6), dtype=np.uint8)
     write_dataset(tmp_path, "emnist/balanced", images, np.arange(5), 47)
-    dataset = source.load("emnist/balanced", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+    dataset = datasets.load("emnist/balanced", data_dir=tmp_path, cache_dir=tmp_path / "cache")
     np.testing.assert_array_equal(dataset.x_train[..., 0], images[:3].transpose(0, 2, 1))
     with pytest.raises(ValueError, match="emnist/balanced"):
-        source.load("emnist", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+        datasets.load("emnist", data_dir=tmp_path, cache_dir=tmp_path / "cache")
 
 
 def test_the_newest_version_is_taken_unless_one_is_named(tmp_path, grey):
@@ -136,13 +136,13 @@ def test_the_newest_version_is_taken_unless_one_is_named(tmp_path, grey):
     for version, classes in (("1.9.0", 3), ("1.10.0", 4)):
         write_dataset(tmp_path, "digits", images, labels, classes, version)
     options = {"data_dir": tmp_path, "cache_dir": tmp_path / "cache"}
-    assert source.load("digits", **options).num_classes == 4
-    assert source.load("digits:1.9.0", **options).num_classes == 3
+    assert datasets.load("digits", **options).num_classes == 4
+    assert datasets.load("digits:1.9.0", **options).num_classes == 3
 
 
 def test_missing_data_says_what_where_and_how(tmp_path):
     with pytest.raises(ValueError) as caught:
-        source.load("cifar100", data_dir=tmp_path)
+        datasets.load("cifar100", data_dir=tmp_path)
     text = str(caught.value)
     assert "cifar100" in text
     assert str(tmp_path) in text
@@ -152,16 +152,16 @@ def test_missing_data_says_what_where_and_how(tmp_path):
 @pytest.mark.parametrize("name", ["minst", "../../etc", "", "CIFAR10", "cifar10/../..", None])
 def test_unknown_names_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match=r"dataset\.name"):
-        source.load(name, data_dir=tmp_path)
+        datasets.load(name, data_dir=tmp_path)
     if name == "minst":
         with pytest.raises(ValueError, match="Did you mean 'mnist'"):
-            source.load(name, data_dir=tmp_path)
+            datasets.load(name, data_dir=tmp_path)
 
 
 def test_tfrecord_directories_say_how_to_get_array_record(tmp_path, grey):
     write_dataset(tmp_path, "digits", *grey, 3, file_format="tfrecord")
     with pytest.raises(ValueError, match="prepare it as array_record"):
-        source.load("digits", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+        datasets.load("digits", data_dir=tmp_path, cache_dir=tmp_path / "cache")
 
 
 @pytest.mark.parametrize("damage", ["truncate", "zero", "remove", "json", "features", "image"])
@@ -185,14 +185,14 @@ def test_damaged_directories_are_one_sentence(tmp_path, grey, damage):
         images = rng.integers(0, 256, (8, 5, 7), dtype=np.uint8)
         write_dataset(tmp_path, "digits", [*images[:3], images[0][:2], *images[4:]], grey[1], 3)
     with pytest.raises(ValueError, match="is damaged") as caught:
-        source.load("digits", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+        datasets.load("digits", data_dir=tmp_path, cache_dir=tmp_path / "cache")
     assert "\n" not in str(caught.value)
     assert "experiments.prepare_data" in str(caught.value)
 
 
 def test_other_content_under_a_known_name_is_noticed(tmp_path, grey, caplog):
     write_dataset(tmp_path, "mnist", *grey, 10)
-    source.load("mnist", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+    datasets.load("mnist", data_dir=tmp_path, cache_dir=tmp_path / "cache")
     assert "seems to hold something else" in caplog.text
 
 

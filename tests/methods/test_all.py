@@ -17,7 +17,7 @@ from fedjax_skew.core.evaluate import batches, evaluate
 from fedjax_skew.core.mesh import replicate
 from fedjax_skew.core.problem import build, initial_state, next_phase
 from fedjax_skew.core.round import run_rounds, state_shardings
-from fedjax_skew.data import source
+from fedjax_skew.data import datasets
 from fedjax_skew.models.norm import Norm
 
 # Server-side loops are shortened; what they do is tested beside each method.
@@ -46,7 +46,7 @@ class Tiny(nn.Module):
 
 @pytest.fixture(scope="module")
 def synthetic():
-    return source.load("synthetic(1,1)", num_clients=6)
+    return datasets.load("synthetic(1,1)", num_clients=6)
 
 
 def run(problem, through=None):

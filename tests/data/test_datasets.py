@@ -7,18 +7,18 @@ import sys
 import numpy as np
 import pytest
 
-from fedjax_skew.data import source
+from fedjax_skew.data import datasets
 
 
 def make(**changes):
     x = np.zeros((4, 2, 2, 1), np.uint8)
     y = np.array([0, 1, 0, 1], np.int32)
-    return dataclasses.replace(source.Dataset("d", x, y, x[:2], y[:2], 2), **changes)
+    return dataclasses.replace(datasets.Dataset("d", x, y, x[:2], y[:2], 2), **changes)
 
 
 def test_a_correct_dataset_passes():
     dataset = make(client_ids=np.zeros(4, np.int32))
-    assert source.validate(dataset) is dataset
+    assert datasets.validate(dataset) is dataset
 
 
 @pytest.mark.parametrize(
@@ -41,31 +41,31 @@ def test_a_correct_dataset_passes():
 )
 def test_wrong_arrays_are_named(changes, message):
     with pytest.raises(ValueError, match=message) as caught:
-        source.validate(make(**changes))
+        datasets.validate(make(**changes))
     assert "\n" not in str(caught.value)
 
 
 def test_channel_statistics_are_exact():
     x = np.random.default_rng(0).integers(0, 256, (5000, 3, 4, 2), dtype=np.uint8)
-    mean, std = source.channel_statistics(x)
+    mean, std = datasets.channel_statistics(x)
     np.testing.assert_allclose(mean, (x / 255).mean(axis=(0, 1, 2)), rtol=1e-12)
     np.testing.assert_allclose(std, (x / 255).std(axis=(0, 1, 2)), rtol=1e-12)
 
 
 def test_constant_channels_can_still_be_divided_by():
-    assert source.channel_statistics(np.full((3, 2, 2, 1), 7, np.uint8))[1] == (1.0,)
+    assert datasets.channel_statistics(np.full((3, 2, 2, 1), 7, np.uint8))[1] == (1.0,)
 
 
 def test_names_have_descriptions():
-    listing = source.names()
+    listing = datasets.names()
     assert {"synthetic", "npz", "mnist", "emnist/balanced", "femnist"} <= set(listing)
     assert all(listing.values())
-    assert set(source.OWN_LAYOUTS) <= set(listing)
+    assert set(datasets.OWN_LAYOUTS) <= set(listing)
 
 
 def test_importing_sources_and_partitions_is_light():
     code = (
-        "import sys, fedjax_skew.data.source, fedjax_skew.data.partition;"
+        "import sys, fedjax_skew.data.datasets, fedjax_skew.data.partition;"
         "sys.exit(any(m in sys.modules for m in ('jax', 'tensorflow_datasets', 'PIL')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

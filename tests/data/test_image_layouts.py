@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedjax_skew.data import partition, source
+from fedjax_skew.data import datasets, partition
 
 
 def picture(path, value, size=(64, 64), mode="RGB"):
@@ -18,7 +18,7 @@ def picture(path, value, size=(64, 64), mode="RGB"):
 def load(tmp_path):
     def call(name, **options):
         options.setdefault("data_dir", tmp_path)
-        return source.load(name, cache_dir=tmp_path / "cache", **options)
+        return datasets.load(name, cache_dir=tmp_path / "cache", **options)
 
     return call
 
@@ -232,7 +232,7 @@ def test_imagenet_subset_needs_twelve_classes_or_their_names(tmp_path, load):
         load("imagenet_subset12", synsets=[*chosen[:-1], "n77"])
 
 
-@pytest.mark.parametrize("name", source.OWN_LAYOUTS)
+@pytest.mark.parametrize("name", datasets.OWN_LAYOUTS)
 def test_missing_layouts_say_what_where_and_how(tmp_path, load, name):
     with pytest.raises(ValueError) as caught:
         load(name)

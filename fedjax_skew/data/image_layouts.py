@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedjax_skew.data import cache, images, source, tfds_source
+from fedjax_skew.data import cache, datasets, images, tfds_source
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
 
@@ -62,7 +62,7 @@ def load_images(
     class_names: Iterable[str],
     image_size: int,
     cache_dir: str | os.PathLike[str] | None,
-) -> source.Dataset:
+) -> datasets.Dataset:
     """Decodes listed (file, label) pairs as RGB squares, through the cache."""
     if (
         isinstance(image_size, bool)
@@ -83,14 +83,14 @@ def load_images(
     facts = cache.file_facts((path for path, _ in train + test), root)
     key = cache.fingerprint([name, image_size, names, len(train), labels, facts])
 
-    def build() -> source.Dataset:
+    def build() -> datasets.Dataset:
         arrays = {}
         for part, listing in (("train", train), ("test", test)):
             size = (int(image_size), int(image_size))
             arrays[f"x_{part}"] = images.decode_files([path for path, _ in listing], size=size)
             arrays[f"y_{part}"] = np.array([label for _, label in listing], np.int32)
-        mean, std = source.channel_statistics(arrays["x_train"])
-        return source.Dataset(
+        mean, std = datasets.channel_statistics(arrays["x_train"])
+        return datasets.Dataset(
             name, num_classes=len(names), mean=mean, std=std, class_names=names, **arrays
         )
 

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedjax_skew.data import grammar, partition
+from fedjax_skew.data import partition, spec
 
 PARAMETERS = (
-    grammar.Parameter("beta", float, low=0.1, high=9, aliases=("alpha",)),
-    grammar.Parameter("count", int, 3, low=1),
-    grammar.Parameter("on", bool, True),
-    grammar.Parameter("path", str, "x"),
+    spec.Parameter("beta", float, low=0.1, high=9, aliases=("alpha",)),
+    spec.Parameter("count", int, 3, low=1),
+    spec.Parameter("on", bool, True),
+    spec.Parameter("path", str, "x"),
 )
 
 
 def read(text):
-    return grammar.bind(grammar.parse(text, "field"), PARAMETERS, "field")
+    return spec.bind(spec.parse(text, "field"), PARAMETERS, "field")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_quotes_protect_commas_and_brackets():
 
 
 def test_plus_inside_brackets_does_not_split():
-    assert grammar.split("a(x=1+2)+b('+')", "+", "field") == ["a(x=1+2)", "b('+')"]
+    assert spec.split("a(x=1+2)+b('+')", "+", "field") == ["a(x=1+2)", "b('+')"]
 
 
 @pytest.mark.parametrize(

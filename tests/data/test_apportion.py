@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedjax_skew.data import allot
+from fedjax_skew.data import apportion
 
 
 @settings(max_examples=100, deadline=None)
@@ -16,7 +16,7 @@ from fedjax_skew.data import allot
 def test_parts_sum_up_and_follow_the_weights(weights, at_least, extra):
     weights = np.array(weights)
     total = at_least * len(weights) + extra
-    parts = allot.apportion(total, weights, at_least)
+    parts = apportion.apportion(total, weights, at_least)
     assert parts.sum() == total
     assert parts.min() >= at_least
     assert (np.diff(parts[np.argsort(weights, kind="stable")]) >= -1).all()
@@ -26,7 +26,7 @@ def test_parts_sum_up_and_follow_the_weights(weights, at_least, extra):
 def test_a_larger_weight_never_gets_less():
     weights = np.arange(1, 40) ** -1.3
     for total in (39, 100, 1001):
-        assert (np.diff(allot.apportion(total, weights, 1)) <= 0).all()
+        assert (np.diff(apportion.apportion(total, weights, 1)) <= 0).all()
 
 
 @settings(max_examples=100, deadline=None)
@@ -46,7 +46,7 @@ def test_repair_reaches_the_minimum_and_moves_no_more_than_needed(
     clients = (num_clients * rng.power(0.3, num_samples)).astype(np.int32)
     labels = rng.integers(0, 5, num_samples)
     before = np.bincount(clients, minlength=num_clients)
-    repaired, moved = allot.fill_short_clients(clients, labels, num_clients, minimum, rng)
+    repaired, moved = apportion.fill_short_clients(clients, labels, num_clients, minimum, rng)
     after = np.bincount(repaired, minlength=num_clients)
     assert after.min() >= minimum
     assert after.sum() == num_samples
