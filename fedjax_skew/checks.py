@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import numbers
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -77,9 +78,9 @@ class Rule:
 def _is_a(kind: type, value: Any) -> bool:
     """Whether ``value`` has the kind; an int is a float, a bool is neither."""
     if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, numbers.Real) and not isinstance(value, bool)
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if kind is tuple:
         return isinstance(value, (tuple, list))
     return isinstance(value, kind)
@@ -98,7 +99,8 @@ def number(low: float = -LARGEST, high: float = LARGEST, *, above: bool = False)
         words = f"a number above {low:g} and at most {high:g}"
     else:
         words = f"a number from {low:g} to {high:g}"
-    return Rule(float, words, accepts, example=0.1 if low < 0.1 <= high else high)
+    large = high if high < LARGEST else 10 * low
+    return Rule(float, words, accepts, example=0.1 if low < 0.1 <= high else large)
 
 
 def whole(low: int = -LARGEST_INT, high: int = LARGEST_INT) -> Rule:
@@ -133,14 +135,15 @@ FLAG = Rule(bool, "True or False", example=True)
 
 @functools.cache
 def rules(builder: Callable[..., Any]) -> Mapping[str, Rule]:
-    """The rule of every parameter of a function, read from its annotations."""
+    """The rule of every keyword-only parameter of a function, read from its annotations."""
     hints = typing.get_type_hints(inspect.unwrap(builder), include_extras=True)
-    return {name: _rule(hints[name]) for name in inspect.signature(builder).parameters}
+    return {name: _rule(hints[name]) for name in defaults(builder)}
 
 
 def defaults(builder: Callable[..., Any]) -> dict[str, Any]:
-    """The default of every parameter of a function; ``REQUIRED`` where there is none."""
-    return {p.name: p.default for p in inspect.signature(builder).parameters.values()}
+    """The default of every keyword-only parameter; ``REQUIRED`` where there is none."""
+    parameters = inspect.signature(builder).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def validated(prefix: str) -> Callable[[Callable[_Args, _Result]], Callable[_Args, _Result]]:

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "fedjax_skew"
 ALLOWED = {
     "losses": set(),
     "metrics": set(),
-    "data": {"errors"},
+    "data": {"errors", "checks"},
     "models": {"errors"},
     "methods": {"errors", "trees", "losses", "models", "metrics"},
     "core": {"errors", "trees", "config", "losses", "metrics", "data", "models", "methods"},

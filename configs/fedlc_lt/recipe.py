@@ -17,6 +17,8 @@ UNSTATED = (
     "FedGen: both weights 1 instead of 10, because they belong to its paper's learning rate of "
     "0.01; with 10 and 0.1 it diverges.",
     "The server's optimiser: SGD, 0.1 for the model as on the clients, 0.01 for r, a and b.",
+    "Partition: that of CReFF's published code, Dirichlet shares inside blocks of ten clients, "
+    "then equal sizes (`grouped_dirichlet`).",
     "FedBN: the global test accuracy is that of the averaged model with averaged statistics.",
     "ResNet-18: the stem for small images, also at 224 pixels.",
 )
@@ -26,6 +28,7 @@ _SWITCHES = ("l_local", "l_global", "delta_ciw", "delta_cq")
 def config(row: Row) -> ml_collections.ConfigDict:
     """The configuration of one printed number."""
     config = tables.start(row)
+    config.partition = row.partition.replace("dirichlet(", "grouped_dirichlet(")
     config.num_clients = 20
     config.participation = 0.4
     config.rounds = 200

@@ -21,6 +21,8 @@ UNSTATED = (
     "alpha 0.25, focal loss with alpha 0.25 and gamma 2, as in the published code.",
     "FEDIC keeps 2 % of the training data on the server, labelled, and distils on the images of "
     "the other CIFAR set, so its clients divide the other 98 %; all other rows share a partition.",
+    "Partition: as in the published code, Dirichlet shares inside blocks of ten clients, then "
+    "equal sizes (`grouped_dirichlet`).",
     "FedBN: the global test accuracy is that of the averaged model with averaged statistics.",
 )
 _THRESHOLDS = {  # class sizes (upper, lower) by data set and imbalance factor
@@ -33,7 +35,9 @@ _OTHER = {"cifar10": "cifar100", "cifar100": "cifar10"}
 def config(row: Row) -> ml_collections.ConfigDict:
     """The configuration of one printed number."""
     config = tables.start(row)
-    config.partition = row.partition.replace("if=0.1)", "if=10)")
+    config.partition = row.partition.replace("if=0.1)", "if=10)").replace(
+        "dirichlet(", "grouped_dirichlet("
+    )
     factor = int(re.search(r"if=(\d+)", config.partition)[1])
     config.num_clients = 20
     config.participation = 0.4

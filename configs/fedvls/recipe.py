@@ -19,7 +19,8 @@ UNSTATED = (
     "Augmentation, from the published code: AutoAugment with crop and flip; MNIST none. The last "
     "partial batch of an epoch is dropped.",
     "Dirichlet, from the published code: a client that holds its fair share gets no more; the "
-    "smallest client has at least 10 samples (256 on MNIST). The training set is the official one.",
+    "smallest client has at least 10 samples (256 on MNIST); cumulative shares are rounded down "
+    "(`rounding=published`). The training set is the official one.",
     "Pixels are standardised; the published code maps those of MNIST to -1..1, with which "
     "FedVLS at beta=0.05 (first seed) has 68.6 instead of 71.0 % after 15 rounds.",
     "FedConcat, 'as in its paper': 50 rounds of 10 epochs, then 1000 rounds of 3 steps for the "
@@ -66,8 +67,9 @@ def config(row: Row) -> ml_collections.ConfigDict:
     config.augment = "none" if mnist else "autoaugment"
     config.num_seeds = 3
     config.eval_train = mnist
-    if mnist:
-        config.partition = row.partition.replace(")", ",min_size=256)")
+    if row.partition.startswith("dirichlet"):
+        minimum = ",min_size=256" if mnist else ""
+        config.partition = row.partition.replace(")", f"{minimum},rounding=published)")
     _set_budget(config)
     for method in config.method.split("+"):
         tables.set_hparams(config, **{method: _HPARAMS.get(method, {})})

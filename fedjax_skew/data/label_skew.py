@@ -1,49 +1,140 @@
-"""Partitions drawn class by class: Dirichlet shares, and the double imbalance of FedGR."""
+"""Partition rules drawn class by class: Dirichlet shares, and the double imbalance of FedGR."""
+
+from typing import Annotated, Literal
 
 import numpy as np
 from absl import logging
 
+from fedjax_skew.checks import number, whole
 from fedjax_skew.data import apportion, partition_rules
+from fedjax_skew.data.partition_rules import Pool
+from fedjax_skew.data.spec import also
 
-# A redraw of a small problem is cheap, of a large one hopeless: at most this many draws, and this
-# many numbers drawn in all. Counts, not seconds, so that the result never depends on the machine.
-_MAX_DRAWS = 200
+Beta = Annotated[float, number(1e-6, 1e6), also("alpha")]
+Rounding = Literal["largest_remainder", "published"]
+
+# Limits are counts, not seconds, so that the result never depends on the machine.
 _MAX_NUMBERS = 2_000_000
+_MAX_DRAWS = 200
+_MAX_GROUP_DRAWS = 5_000
 
 
 def dirichlet(
-    pool: partition_rules.Pool,
+    pool: Pool,
     rng: np.random.Generator,
-    beta: float,
-    balance: bool,
-    min_size: int,
+    *,
+    beta: Beta,
+    balance: bool = True,
+    min_size: Annotated[int, whole(1)] = 10,
+    rounding: Rounding = "largest_remainder",
 ) -> np.ndarray:
-    """Every class is divided among the clients in shares drawn from a symmetric Dirichlet(beta).
+    """Every class is divided in Dirichlet(beta) shares; with balance, a client that holds its fair
+    share gets no more of the next class; redrawn until every client has min_size samples.
 
-    With ``balance``, classes are divided in the order of their numbers and a client that already
-    holds ``N / K`` samples or more gets nothing of the next class. The whole draw is repeated until
-    every client holds ``min_size`` samples; if no draw within the limit does, the one with the
-    largest smallest client is repaired by :func:`apportion.fill_short_clients`, which is logged.
+    Classes are divided in the order of their numbers, and the fair share is ``N / K`` samples. If
+    no draw within the limit gives every client ``min_size`` samples, the draw with the largest
+    smallest client is repaired by :func:`apportion.fill_short_clients` and a warning is logged.
+
+    Shares become whole numbers by largest remainders, so all clients are alike. With
+    ``rounding=published`` the cumulative shares are rounded down, as in the published code of
+    several papers: the last client then receives the remainder of every class, and with many
+    clients it holds far more classes than the others.
     """
     partition_rules.check_minimum(pool, min_size)
     class_sizes = np.bincount(pool.labels, minlength=pool.num_classes)
     draws = max(1, min(_MAX_DRAWS, _MAX_NUMBERS // (pool.num_clients * pool.num_classes)))
-    best, best_size = None, -1
+    table = _draw(class_sizes, pool.num_clients, beta, balance, rounding, min_size, draws, rng)
+    clients = partition_rules.deal_counts(pool, rng, table)
+    return _repair(pool, clients, min_size, f"dirichlet(beta={beta:g}) in {draws} draws", rng)
+
+
+def grouped_dirichlet(
+    pool: Pool,
+    rng: np.random.Generator,
+    *,
+    beta: Beta,
+    group_size: Annotated[int, whole(1)] = 10,
+) -> np.ndarray:
+    """Dirichlet(beta) shares inside random blocks of samples, one block per group of clients, then
+    cut into equal sizes (CReFF, FEDIC, FedLF, FedLC-LT).
+
+    The shuffled samples are cut into one block per ``group_size`` clients, in proportion to the
+    clients of the group. Inside a block, every class is divided among the group by
+    :func:`dirichlet` with the balance rule and the published rounding, redrawn until the smallest
+    client has at least half of the mean. The lists of all clients, each sorted by class, are
+    joined in client order and cut into pieces whose sizes differ by at most one. A client
+    therefore also holds some of its neighbour's samples.
+    """
+    shuffled = rng.permutation(len(pool.labels)).astype(np.int32)
+    step = len(shuffled) * group_size // pool.num_clients
+    joined: list[np.ndarray] = []
+    for first in range(0, pool.num_clients, group_size):
+        members = min(group_size, pool.num_clients - first)
+        last = first + members == pool.num_clients
+        start = first // group_size * step
+        block = shuffled[start : None if last else start + step]
+        block = block[np.argsort(pool.labels[block], kind="stable")]
+        class_sizes = np.bincount(pool.labels[block], minlength=pool.num_classes)
+        table = _draw_group(class_sizes, members, beta, rng)
+        owners = np.concatenate([np.repeat(np.arange(members), row) for row in table])
+        joined.append(block[np.argsort(owners, kind="stable")])
+    clients = np.empty(len(shuffled), np.int32)
+    sizes = partition_rules.equal_sizes(len(shuffled), pool.num_clients)
+    clients[np.concatenate(joined)] = np.repeat(np.arange(pool.num_clients), sizes)
+    return clients
+
+
+def _draw_group(
+    class_sizes: np.ndarray, members: int, beta: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Draws the table of one block until its smallest client has at least half of the mean."""
+    minimum = int(class_sizes.sum()) // (2 * members)
+    draws = max(1, min(_MAX_GROUP_DRAWS, _MAX_NUMBERS // (members * len(class_sizes))))
+    table = _draw(class_sizes, members, beta, True, "published", minimum, draws, rng)
+    smallest = int(table.sum(axis=0).min())
+    if smallest < minimum:
+        logging.warning(
+            "partition: grouped_dirichlet(beta=%g) did not give every client of a group half of "
+            "the mean, %d samples, in %d draws; the best draw gives %d.",
+            beta,
+            minimum,
+            draws,
+            smallest,
+        )
+    return table
+
+
+def _draw(
+    class_sizes: np.ndarray,
+    num_clients: int,
+    beta: float,
+    balance: bool,
+    rounding: Rounding,
+    min_size: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Returns the first table whose smallest client has ``min_size``, else the best one drawn."""
+    best, best_size = np.zeros((0, 0), np.int32), -1
     for _ in range(draws):
-        table = _dirichlet_table(class_sizes, pool.num_clients, beta, balance, rng)
+        table = _dirichlet_table(class_sizes, num_clients, beta, balance, rounding, rng)
         smallest = int(table.sum(axis=0).min())
         if smallest > best_size:
             best, best_size = table, smallest
         if smallest >= min_size:
             break
-    assert best is not None
-    clients = partition_rules.deal_counts(pool, rng, best)
-    return _repair(pool, clients, min_size, f"dirichlet(beta={beta:g}) in {draws} draws", rng)
+    return best
 
 
 def _dirichlet_table(
-    class_sizes: np.ndarray, num_clients: int, beta: float, balance: bool, rng: np.random.Generator
+    class_sizes: np.ndarray,
+    num_clients: int,
+    beta: float,
+    balance: bool,
+    rounding: Rounding,
+    rng: np.random.Generator,
 ) -> np.ndarray:
+    """Draws how many samples of class c client k gets, int32 ``[C, K]``."""
     table = np.zeros((len(class_sizes), num_clients), np.int32)
     sizes = np.zeros(num_clients, np.int64)
     fair = class_sizes.sum() / num_clients
@@ -57,24 +148,33 @@ def _dirichlet_table(
         weights -= rng.standard_exponential(num_clients) / beta
         if balance:
             weights[sizes >= fair] = -np.inf
-        shares = np.cumsum(np.exp(weights - weights.max()))
-        cuts = np.floor(shares / shares[-1] * total).astype(np.int64)
-        table[c] = np.diff(cuts, prepend=0)
+        weights = np.exp(weights - weights.max())
+        if rounding == "published":
+            shares = np.cumsum(weights)
+            cuts = np.floor(shares / shares[-1] * total).astype(np.int64)
+            table[c] = np.diff(cuts, prepend=0)
+        else:
+            table[c] = apportion.apportion(int(total), weights)
         sizes += table[c]
     return table
 
 
 def double(
-    pool: partition_rules.Pool, rng: np.random.Generator, labels: int, power: float
+    pool: Pool,
+    rng: np.random.Generator,
+    *,
+    labels: Annotated[int, whole(1)],
+    power: Annotated[float, number(0, 10)] = 1.0,
 ) -> np.ndarray:
-    """A fixed number of labels per client, and a power law of sizes inside every label.
+    """Every client holds a fixed number of labels; the holders of a label share it by the power
+    law rank^-power (FedGR).
 
     Labels are dealt like cards: a shuffled deck of all classes is cut into hands of ``labels``, one
     per client, then the next deck; what the first deck leaves over comes first in the second, so
-    every class is held by somebody as soon as ``clients * labels >= classes``. The holders of a
+    every class is held by some client as soon as ``clients * labels >= classes``. The holders of a
     class, in random order, share all of its samples in proportion to ``rank^-power``, at least one
     each. A client therefore holds exactly ``labels`` labels (fewer only where a class has fewer
-    samples than holders) of very different sizes, and the whole pool is divided; only a class that
+    samples than holders) of very different sizes, and the whole pool is divided. Only a class that
     no client can hold is left out, which is logged.
     """
     class_sizes = np.bincount(pool.labels, minlength=pool.num_classes)
@@ -97,15 +197,13 @@ def double(
         if len(owners):
             weights = np.arange(1, len(owners) + 1, dtype=np.float64) ** -power
             parts = apportion.apportion(int(class_sizes[c]), weights, at_least=1)
-            clients[grouped[sample_ends[c] - class_sizes[c] : sample_ends[c]]] = np.repeat(
-                owners, parts
-            )
+            samples = grouped[sample_ends[c] - class_sizes[c] : sample_ends[c]]
+            clients[samples] = np.repeat(owners, parts)
     unheld = np.setdiff1d(present, holder_classes)
     if len(unheld):
         logging.warning(
-            "partition double: %d clients of %d labels cannot hold all classes; the samples of "
-            "classes %s are "
-            "left out.",
+            "partition: %d clients of double(labels=%d) cannot hold all classes; the samples of "
+            "classes %s are left out.",
             pool.num_clients,
             labels,
             ", ".join(map(str, unheld[:20])),
@@ -128,11 +226,7 @@ def _deal_cards(num_clients: int, cards: int, hand: int, rng: np.random.Generato
 
 
 def _repair(
-    pool: partition_rules.Pool,
-    clients: np.ndarray,
-    minimum: int,
-    what: str,
-    rng: np.random.Generator,
+    pool: Pool, clients: np.ndarray, minimum: int, what: str, rng: np.random.Generator
 ) -> np.ndarray:
     if np.count_nonzero(clients >= 0) < minimum * pool.num_clients:
         raise ValueError(
@@ -144,9 +238,8 @@ def _repair(
     )
     if moved:
         logging.warning(
-            "partition: %s did not give every client %d samples, so %d of %d samples were moved "
-            "from the largest "
-            "clients to the smallest.",
+            "partition: %s did not give every client %d samples; %d of %d samples were moved from "
+            "the largest clients to the smallest.",
             what,
             minimum,
             moved,

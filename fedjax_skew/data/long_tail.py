@@ -4,7 +4,37 @@ Both happen before the training data is divided among clients, in this order: th
 samples (class-balanced), its unlabelled samples (random), then the long tail.
 """
 
+from typing import Annotated, Literal
+
 import numpy as np
+
+from fedjax_skew.checks import at_least
+
+
+def longtail(
+    labels: np.ndarray,
+    num_classes: int,
+    rng: np.random.Generator,
+    *,
+    if_: Annotated[float, at_least(1)],
+    order: Literal["index", "random"] = "index",
+) -> np.ndarray:
+    """Class c first keeps n_max * if^(-c / (classes - 1)) samples, the rest is left out;
+    order=random shuffles which class is head and which is tail.
+
+    Args:
+        labels: int ``[n]``.
+        num_classes: number of classes.
+        rng: draws the samples, and the order of the classes.
+        if_: imbalance factor, the ratio of the largest to the smallest class.
+        order: how classes are ordered from head to tail.
+
+    Returns:
+        Sorted int32 places of the samples that are kept.
+    """
+    head_to_tail = rng.permutation(num_classes) if order == "random" else None
+    sizes = profile(np.bincount(labels, minlength=num_classes), if_, head_to_tail)
+    return keep_per_class(labels, sizes, rng)
 
 
 def server_splits(
@@ -93,8 +123,6 @@ def profile(
     Returns:
         int64 ``[C]`` class sizes, at least 1 each.
     """
-    if not imbalance >= 1 or not np.isfinite(imbalance):
-        raise ValueError(f"if={imbalance} of longtail must be a number of at least 1.")
     num_classes = len(class_counts)
     if num_classes < 2:
         raise ValueError(f"longtail needs at least 2 classes but there is {num_classes}.")
@@ -111,8 +139,7 @@ def profile(
     if largest < imbalance:
         raise ValueError(
             f"if={imbalance:g} of longtail is impossible: the largest class can keep "
-            f"{int(largest)} samples, so the "
-            "smallest would keep less than one."
+            f"{int(largest)} samples, so the smallest would keep less than one."
         )
     return sizes
 

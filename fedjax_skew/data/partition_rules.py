@@ -1,16 +1,18 @@
-"""How training samples are divided among clients: the rules that are not drawn per class.
+"""Partition rules that do not draw class by class.
 
-A rule is a function ``(pool, rng, **arguments)`` that returns the client of every sample of the
-pool, int32 ``[n]``, with -1 for a sample that no client gets. The same generator state gives the
-same division.
+A rule is a function ``(pool, rng, *, ...)`` that returns the client of every sample of the pool,
+int32 ``[n]``, with -1 for a sample that no client gets. Its keyword-only parameters are the
+arguments of a specification, and the first paragraph of its docstring is shown in listings. The
+same generator state gives the same partition.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from fedjax_skew.data import apportion
+from fedjax_skew.checks import number, text, whole
+from fedjax_skew.data import apportion, client_lists
 
 
 class Pool(NamedTuple):
@@ -18,39 +20,58 @@ class Pool(NamedTuple):
 
     Attributes:
         labels: int32 ``[n]``.
+        ids: int32 ``[n]``, ascending places of the samples in the training set.
         num_clients: number of clients, at most ``n``.
         num_classes: number of classes.
-        client_ids: int32 ``[n]`` natural clients, or None.
+        num_samples: number of samples of the training set, at least ``n``.
+        client_ids: int ``[n]`` natural clients, or None.
     """
 
     labels: np.ndarray
+    ids: np.ndarray
     num_clients: int
     num_classes: int
+    num_samples: int
     client_ids: np.ndarray | None
 
 
 def iid(pool: Pool, rng: np.random.Generator) -> np.ndarray:
-    """Random samples; sizes differ by at most one."""
-    return _deal(pool, rng, _equal_sizes(len(pool.labels), pool.num_clients))
+    """Random samples, equal sizes."""
+    return _deal(pool, rng, equal_sizes(len(pool.labels), pool.num_clients))
 
 
-def power_law(pool: Pool, rng: np.random.Generator, power: float, min_size: int) -> np.ndarray:
-    """Random samples; the client of rank r gets a share proportional to ``r^-power``."""
+def power_law(
+    pool: Pool,
+    rng: np.random.Generator,
+    *,
+    power: Annotated[float, number(0, 10)] = 1.0,
+    min_size: Annotated[int, whole(1)] = 1,
+) -> np.ndarray:
+    """Random samples; the client of rank r has a size proportional to r^-power."""
     check_minimum(pool, min_size)
     ranks = np.arange(1, pool.num_clients + 1, dtype=np.float64)
     sizes = apportion.apportion(len(pool.labels), ranks**-power, at_least=min_size)
     return _deal(pool, rng, rng.permutation(sizes))
 
 
-def quantity(pool: Pool, rng: np.random.Generator, alpha: int) -> np.ndarray:
-    """Sorted by label, cut into ``clients * alpha`` equal sets; a client gets ``alpha`` of them."""
+def quantity(
+    pool: Pool, rng: np.random.Generator, *, alpha: Annotated[int, whole(1)]
+) -> np.ndarray:
+    """Sorted by label, cut into clients * alpha equal sets, alpha of them per client (FedLC)."""
     pieces = _check_pieces(pool, "alpha", alpha)
-    sizes = _equal_sizes(len(pool.labels), pieces)
+    sizes = equal_sizes(len(pool.labels), pieces)
     return _deal_pieces(pool, rng, sizes, alpha)
 
 
-def shards(pool: Pool, rng: np.random.Generator, s: int, spread: float) -> np.ndarray:
-    """Sorted by label and cut into ``clients * s`` shards of unequal size; every client gets ``s``.
+def shards(
+    pool: Pool,
+    rng: np.random.Generator,
+    *,
+    s: Annotated[int, whole(1)],
+    spread: Annotated[float, number(0, 1)] = 0.9,
+) -> np.ndarray:
+    """Sorted by label, cut into clients * s shards of one label and unequal random size, s random
+    shards per client (FedVLS).
 
     A class is cut into a number of shards in proportion to its size, at least one, so that a shard
     holds one label and a client at most ``s``. (With fewer shards than classes the sorted samples
@@ -71,25 +92,20 @@ def shards(pool: Pool, rng: np.random.Generator, s: int, spread: float) -> np.nd
     return _deal_pieces(pool, rng, np.concatenate(sizes), s)
 
 
-def natural(pool: Pool, rng: np.random.Generator, merge: bool) -> np.ndarray:
-    """The dataset's own clients.
-
-    With fewer clients than the dataset has, either a random choice of them is kept and the samples
-    of the others are left out, or (``merge``) whole natural clients are joined at random and
-    nothing is left out.
+def natural(pool: Pool, rng: np.random.Generator, *, merge: bool = False) -> np.ndarray:
+    """The dataset's own clients; with fewer clients, a random choice of them (the samples of the
+    others are left out), or all of them merged at random if merge.
     """
     if pool.client_ids is None:
         raise ValueError(
-            "partition='natural' needs a dataset with natural clients (synthetic, femnist, or an "
-            "npz file with "
-            "client_ids)."
+            "partition='natural' needs a dataset with natural clients (synthetic, femnist, leaf, "
+            "or arrays with client_ids)."
         )
     found, place = np.unique(pool.client_ids, return_inverse=True)
     if pool.num_clients > len(found):
         raise ValueError(
             f"num_clients={pool.num_clients} is more than the {len(found)} natural clients of the "
-            "dataset; "
-            f"partition='natural' allows at most {len(found)}."
+            f"dataset; partition='natural' allows at most {len(found)}."
         )
     if pool.num_clients == len(found):
         return place.astype(np.int32)
@@ -102,10 +118,11 @@ def natural(pool: Pool, rng: np.random.Generator, merge: bool) -> np.ndarray:
     return owner[place]
 
 
-def counts(pool: Pool, rng: np.random.Generator, path: str) -> np.ndarray:
-    """The numbers of a CSV file: row c, column k is how many samples of class c client k gets.
-
-    Which samples is random. Samples the file does not ask for are left out.
+def counts(
+    pool: Pool, rng: np.random.Generator, *, path: Annotated[str, text(empty=False)]
+) -> np.ndarray:
+    """Random samples by a CSV file with one row per class and one column per client that says how
+    many; samples it does not ask for are left out.
     """
     table = _read_counts(pool, path)
     available = np.bincount(pool.labels, minlength=pool.num_classes)
@@ -122,6 +139,31 @@ def counts(pool: Pool, rng: np.random.Generator, path: str) -> np.ndarray:
             f"counts: {path} gives no sample to client {k}; every client needs at least one."
         )
     return deal_counts(pool, rng, table)
+
+
+def file(
+    pool: Pool, rng: np.random.Generator, *, path: Annotated[str, text(empty=False)]
+) -> np.ndarray:
+    """Exactly the samples that a file lists for every client: JSON with one list of training
+    sample indices per client, or .npz with one array per client (or order and offsets).
+
+    Samples that no list contains are left out, and so are listed samples that the server or the
+    long tail has taken.
+    """
+    lists = client_lists.read(path)
+    if len(lists) != pool.num_clients:
+        raise ValueError(
+            f"num_clients={pool.num_clients} does not match partition file {path!r}, which lists "
+            f"{len(lists)} clients."
+        )
+    clients = client_lists.assign(lists, pool.num_samples, f"partition file {path!r}")[pool.ids]
+    sizes = np.bincount(clients[clients >= 0], minlength=pool.num_clients)
+    if (sizes == 0).any():
+        raise ValueError(
+            f"partition file {path!r} leaves client {int(np.argmin(sizes))} without samples, "
+            "because the server or the long tail has taken all of them."
+        )
+    return clients
 
 
 def deal_counts(pool: Pool, rng: np.random.Generator, table: np.ndarray) -> np.ndarray:
@@ -150,7 +192,8 @@ def _deal_pieces(pool: Pool, rng: np.random.Generator, sizes: np.ndarray, each: 
     return clients
 
 
-def _equal_sizes(total: int, parts: int) -> np.ndarray:
+def equal_sizes(total: int, parts: int) -> np.ndarray:
+    """Sizes of ``parts`` pieces of ``total``; the first ones may be larger by one."""
     return np.full(parts, total // parts) + (np.arange(parts) < total % parts)
 
 
@@ -158,20 +201,18 @@ def _check_pieces(pool: Pool, field: str, each: int) -> int:
     if pool.num_clients * each > len(pool.labels):
         raise ValueError(
             f"{field}={each} for num_clients={pool.num_clients} makes {pool.num_clients * each} "
-            "sets of samples "
-            f"but there are only {len(pool.labels)} samples."
+            f"sets of samples but there are only {len(pool.labels)} samples."
         )
     return pool.num_clients * each
 
 
 def check_minimum(pool: Pool, min_size: int) -> None:
-    """Refuses a smallest size that no division can meet."""
+    """Raises if no partition can give every client ``min_size`` samples."""
     if pool.num_clients * min_size > len(pool.labels):
         raise ValueError(
             f"min_size={min_size} for num_clients={pool.num_clients} needs "
-            f"{pool.num_clients * min_size} samples "
-            f"but there are only {len(pool.labels)}; min_size can be at most "
-            f"{len(pool.labels) // pool.num_clients}."
+            f"{pool.num_clients * min_size} samples but there are only {len(pool.labels)}; "
+            f"min_size can be at most {len(pool.labels) // pool.num_clients}."
         )
 
 
@@ -188,8 +229,7 @@ def _read_counts(pool: Pool, path: str) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise ValueError(
             f"counts: path={path!r} cannot be read ({getattr(error, 'strerror', None) or error}); "
-            "it must be a CSV "
-            "file with one row per class and one column per client."
+            "it must be a CSV file with one row per class and one column per client."
         ) from None
     rows = [line.split("#")[0].replace(",", " ").split() for line in text.splitlines()]
     rows = [row for row in rows if row]

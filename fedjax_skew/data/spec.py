@@ -1,45 +1,41 @@
-"""The small grammar of names with arguments: ``name``, ``name(0.1)``, ``name(key=value, ...)``.
+"""Specifications in text: ``name``, ``name(0.1)``, ``name(key=value, ...)``.
 
-Values may be quoted to hold commas or brackets. Positional values take the parameters in their
-declared order. Everything that cannot be read is one ``ValueError`` sentence.
+A specification calls a function whose keyword-only parameters carry rules of
+:mod:`fedjax_skew.checks` in their annotations::
+
+    def dirichlet(pool, rng, *, beta: Annotated[float, above(0), also("alpha")], balance: bool):
+        ...
+
+Positional values take the parameters in their declared order. Values may be quoted to contain
+commas or brackets. A parameter that Python's grammar forces to end in an underscore (``if_``) is
+written without it. Text that cannot be read raises a ``ValueError`` of one sentence.
 """
 
 import dataclasses
-import math
+import inspect
 import re
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable
 from typing import Any
 
-from fedjax_skew import errors
+from fedjax_skew import checks, errors
 
 _CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _KEY = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", re.DOTALL)
-_BOOLS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
-REQUIRED: Any = object()
+Builder = Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameter:
-    """One argument a name takes.
+class Alias:
+    """Other names of a parameter, as part of its annotation."""
 
-    Attributes:
-        name: its name.
-        kind: ``float``, ``int``, ``bool`` or ``str``.
-        default: its value when absent; ``REQUIRED`` if it must be given.
-        low: smallest allowed number.
-        high: largest allowed number.
-        choices: allowed words of a ``str``; empty allows any.
-        aliases: other names for it.
-    """
+    names: tuple[str, ...]
 
-    name: str
-    kind: type
-    default: Any = REQUIRED
-    low: float = -math.inf
-    high: float = math.inf
-    choices: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
+
+def also(*names: str) -> Alias:
+    """Other names under which a parameter may be given."""
+    return Alias(names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Call:
 
 
 def split(text: str, separator: str, field: str) -> list[str]:
-    """Splits at a separator that stands outside brackets and quotes."""
+    """Splits at every separator that stands outside brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for index, char in enumerate(text):
         if quote:
@@ -85,92 +81,88 @@ def parse(text: str, field: str) -> Call:
         for part in split(inside, ",", field):
             pair = _KEY.fullmatch(part)
             if pair:
-                keyed.append((pair.group(1), _plain(pair.group(2))))
+                keyed.append((pair.group(1), _unquoted(pair.group(2))))
             elif keyed:
                 raise ValueError(
-                    f"{field}={text!r} has the value {part.strip()!r} without a key after a key."
+                    f"{field}={text!r} has the positional value {part.strip()!r} after a "
+                    "key=value pair."
                 )
             else:
-                positional.append(_plain(part))
+                positional.append(_unquoted(part))
     return Call(name, tuple(positional), tuple(keyed))
 
 
-def bind(call: Call, parameters: Sequence[Parameter], field: str) -> dict[str, Any]:
-    """Gives every parameter its checked value."""
-    if len(call.positional) > len(parameters):
+def bind(call: Call, builder: Builder, field: str) -> dict[str, Any]:
+    """Returns the checked keyword arguments with which a specification calls a function.
+
+    Args:
+        call: the parsed specification.
+        builder: a function whose keyword-only parameters have rules.
+        field: the field of the specification, for messages.
+    """
+    defaults = checks.defaults(builder)
+    if len(call.positional) > len(defaults):
         raise ValueError(
-            f"{field}: {call.name} takes at most {len(parameters)} arguments "
-            f"({', '.join(p.name for p in parameters) or 'none'}) but {len(call.positional)} are "
+            f"{field}: {call.name} takes at most {len(defaults)} arguments "
+            f"({', '.join(map(_written, defaults)) or 'none'}) but {len(call.positional)} are "
             "given."
         )
-    given = {p.name: text for p, text in zip(parameters, call.positional, strict=False)}
-    by_name = {alias: p for p in parameters for alias in (p.name, *p.aliases)}
+    given = dict(zip(defaults, call.positional, strict=False))
+    by_name = _spellings(builder)
     for key, text in call.keyed:
         if key not in by_name:
             raise errors.unknown(f"{field}: argument of {call.name}", key, by_name)
-        name = by_name[key].name
+        name = by_name[key]
         if name in given:
-            raise ValueError(f"{field}: {call.name} has {name} twice.")
+            raise ValueError(f"{field}: {call.name} has {_written(name)} twice.")
         given[name] = text
-    values = {}
-    for parameter in parameters:
-        if parameter.name in given:
-            values[parameter.name] = _convert(call.name, parameter, given[parameter.name], field)
-        elif parameter.default is REQUIRED:
+    rules, values = checks.rules(builder), {}
+    for name, default in defaults.items():
+        if name in given:
+            where = f"{field}: {call.name}.{_written(name)}"
+            values[name] = rules[name].parse(where, given[name])
+        elif default is checks.REQUIRED:
+            needed = {n: rules[n].example for n, d in defaults.items() if d is checks.REQUIRED}
+            example = ", ".join(f"{_written(n)}={value}" for n, value in needed.items())
             raise ValueError(
-                f"{field}: {call.name} needs {parameter.name}, as in "
-                f"{_example(call.name, parameters)}."
+                f"{field}: {call.name} needs {_written(name)}, as in {call.name}({example})."
             )
         else:
-            values[parameter.name] = parameter.default
+            values[name] = default
     return values
 
 
-def signature(name: str, parameters: Sequence[Parameter]) -> str:
-    """Returns how a name is written with all its arguments."""
+def signature(name: str, builder: Builder) -> str:
+    """Returns how a specification is written with all of its arguments."""
     shown = [
-        p.name if p.default is REQUIRED else f"{p.name}={_show(p.default)}" for p in parameters
+        _written(parameter)
+        if default is checks.REQUIRED
+        else f"{_written(parameter)}={str(default).lower()}"
+        for parameter, default in checks.defaults(builder).items()
     ]
     return f"{name}({', '.join(shown)})" if shown else name
 
 
-def _plain(text: str) -> str:
+def summary(builder: Builder) -> str:
+    """Returns the first paragraph of a function's docstring on one line."""
+    return " ".join((inspect.getdoc(builder) or "").split("\n\n")[0].split())
+
+
+def _spellings(builder: Builder) -> dict[str, str]:
+    """Every name under which a parameter may be given, and the parameter it stands for."""
+    hints = typing.get_type_hints(builder, include_extras=True)
+    names = {_written(name): name for name in checks.defaults(builder)}
+    for name in checks.defaults(builder):
+        for part in getattr(hints[name], "__metadata__", ()):
+            if isinstance(part, Alias):
+                names |= dict.fromkeys(part.names, name)
+    return names
+
+
+def _written(parameter: str) -> str:
+    return parameter.rstrip("_")
+
+
+def _unquoted(text: str) -> str:
     text = text.strip()
     return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else text
-
-
-def _show(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value}"
-
-
-def _example(name: str, parameters: Sequence[Parameter]) -> str:
-    def sample(p: Parameter) -> str:
-        if p.kind is float:
-            return "0.1" if p.low < 0.1 else "100"
-        return {int: "2", str: "counts.csv"}.get(p.kind, "true")
-
-    needed = [f"{p.name}={sample(p)}" for p in parameters if p.default is REQUIRED]
-    return f"{name}({', '.join(needed)})"
-
-
-def _convert(name: str, parameter: Parameter, text: str, field: str) -> Any:
-    where = f"{field}: {parameter.name}={text!r} of {name}"
-    if parameter.kind is str:
-        if not text or (parameter.choices and text not in parameter.choices):
-            allowed = " or ".join(parameter.choices) or "any text that is not empty"
-            raise ValueError(f"{where} is not allowed; allowed: {allowed}.")
-        return text
-    if parameter.kind is bool:
-        if text.lower() not in _BOOLS:
-            raise ValueError(f"{where} must be true or false.")
-        return _BOOLS[text.lower()]
-    noun = "an integer" if parameter.kind is int else "a number"
-    try:
-        value = parameter.kind(text)
-    except ValueError:
-        raise ValueError(f"{where} must be {noun}.") from None
-    if not (math.isfinite(value) and parameter.low <= value <= parameter.high):
-        low, high = parameter.low, parameter.high
-        limit = f"of at least {low:g}" if math.isinf(high) else f"in {low:g}..{high:g}"
-        raise ValueError(f"{where} must be {noun} {limit}.")
-    return value

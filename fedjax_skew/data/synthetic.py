@@ -7,43 +7,33 @@ heavy-tailed law. lambda sets how much the local models differ, mu how much the 
 In every client the first nine tenths are training data, the rest is test data.
 
 The second argument of N is a variance. FedProx's published generator passes lambda and mu as
-standard deviations, which differs only for Synthetic(0.5, 0.5): ``published_code=True``.
-``iid=True`` is FedProx's Synthetic-IID: one W and b for all clients and ``v_i = B_i``.
+standard deviations, which differs only for values other than 0 and 1: ``form=code``. FedProx's
+Synthetic-IID, with one W and b for all clients and ``v_i = B_i``, is ``iid=true``.
 
 References:
     Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020.
     Caldas et al., LEAF: A Benchmark for Federated Settings, 2018.
 """
 
+from typing import Annotated, Literal
+
 import numpy as np
 
+from fedjax_skew.checks import number, whole
 from fedjax_skew.data import datasets, spec
+from fedjax_skew.data.spec import also
 
 _FEATURES = 60
 _CLASSES = 10
-_PARAMETERS = (
-    spec.Parameter("lambda", float, 1.0, low=0.0, high=1e6, aliases=("lam", "alpha")),
-    spec.Parameter("mu", float, 1.0, low=0.0, high=1e6, aliases=("beta",)),
-)
-_LARGEST = 1_000_000
 
 
-def load(
-    name: str = "synthetic",
-    *,
-    num_clients: int = 100,
-    seed: int = 0,
-    iid: bool = False,
-    published_code: bool = False,
-) -> datasets.Dataset:
+def load(name: str = "synthetic", *, num_clients: int = 100, seed: int = 0) -> datasets.Dataset:
     """Draws the dataset.
 
     Args:
-        name: ``synthetic`` (the same as ``synthetic(1,1)``) or ``synthetic(lambda, mu)``.
+        name: ``synthetic`` (the same as ``synthetic(1,1)``) or ``synthetic(lambda, mu, ...)``.
         num_clients: number of clients.
-        seed: draws everything; the same seed gives the same arrays.
-        iid: one model for all clients.
-        published_code: take lambda and mu as standard deviations.
+        seed: determines everything; the same seed gives the same arrays.
 
     Returns:
         float32 samples ``[N, 60]`` with the natural client of every training sample.
@@ -53,22 +43,27 @@ def load(
         raise ValueError(
             f"dataset.name={name!r} is unknown; write synthetic or synthetic(lambda, mu)."
         )
-    values = spec.bind(call, _PARAMETERS, "dataset.name")
-    for field, value, low, high in (
-        ("num_clients", num_clients, 1, _LARGEST),
-        ("seed", seed, 0, 2**63 - 1),
-    ):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, np.integer))
-            or not low <= value <= high
-        ):
-            raise ValueError(f"{field}={value!r} of {name} must be an integer in {low}..{high}.")
+    whole(1, 1_000_000).check("num_clients", num_clients)
+    whole(0, 2**63 - 1).check("seed", seed)
+    return draw(name, num_clients, seed, **spec.bind(call, draw, "dataset.name"))
+
+
+def draw(
+    name: str,
+    num_clients: int,
+    seed: int,
+    *,
+    lambda_: Annotated[float, number(0, 1e6), also("lam", "alpha")] = 1.0,
+    mu: Annotated[float, number(0, 1e6), also("beta")] = 1.0,
+    iid: bool = False,
+    form: Literal["paper", "code"] = "paper",
+) -> datasets.Dataset:
+    """Draws the dataset with the given parameters; see the module."""
     rng = np.random.default_rng([int(seed), 0x5E7])
-    scale = (lambda v: v) if published_code else np.sqrt
+    lambda_, mu = (value if form == "code" else np.sqrt(value) for value in (lambda_, mu))
     sizes = np.floor(rng.lognormal(4.0, 2.0, num_clients)).astype(np.int64) + 50
-    model_means = rng.normal(0.0, scale(values["lambda"]), num_clients)
-    input_means = rng.normal(0.0, scale(values["mu"]), num_clients)
+    model_means = rng.normal(0.0, lambda_, num_clients)
+    input_means = rng.normal(0.0, mu, num_clients)
     deviations = np.arange(1, _FEATURES + 1) ** -0.6
     shared = (rng.normal(size=(_FEATURES, _CLASSES)), rng.normal(size=_CLASSES)) if iid else None
 

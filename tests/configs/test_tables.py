@@ -94,7 +94,8 @@ def test_fedlc_lt_runs_as_stated_with_one_partition_for_all_methods(all_runs):
             assert (c.batch_size, c.client_lr) == (64, 0.1)
             assert c.server_data.labelled == 0.05
             assert c.server_data.unlabelled == 0
-            assert c.partition == run.rows[0].partition
+            expected = run.rows[0].partition.replace("dirichlet(", "grouped_dirichlet(")
+            assert c.partition == expected
     first, *rest = all_runs["fedlc_lt/table3"]
     assert first.config.method == "fedavg"
     switches = [
@@ -107,7 +108,7 @@ def test_fedlc_lt_runs_as_stated_with_one_partition_for_all_methods(all_runs):
 def test_fedvls_runs_as_stated(all_runs):
     mnist = only(all_runs, "fedvls/table1", "method=fedvls,dataset=mnist,beta=0.05")
     assert (mnist.model, mnist.rounds, mnist.local_epochs) == ("mlp", 50, 5)
-    assert mnist.partition == "dirichlet(beta=0.05,min_size=256)"
+    assert mnist.partition == "dirichlet(beta=0.05,min_size=256,rounding=published)"
     assert mnist.eval_train and mnist.drop_last and not mnist.keep_momentum
     assert mnist.augment == "none"
     assert (mnist.hparams.fedvls.lam, mnist.weight_decay) == (0.1, 1e-5)
@@ -126,7 +127,7 @@ def test_fedvls_runs_as_stated(all_runs):
 
 def test_fedlf_runs_as_stated(all_runs):
     config = only(all_runs, "fedlf/table4", "method=fedlf")
-    assert config.partition == "longtail(if=10)+dirichlet(alpha=0.1)"
+    assert config.partition == "longtail(if=10)+grouped_dirichlet(alpha=0.1)"
     assert config.group_thresholds == (1500, 600)
     config = only(all_runs, "fedlf/table1", "method=fedlf,dataset=cifar100,if=50")
     assert config.group_thresholds == (200, 20)

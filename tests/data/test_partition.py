@@ -20,13 +20,19 @@ SPECS = (
     "dirichlet(beta=0.1, min_size=1)",
     "dirichlet(alpha=0.5, balance=false, min_size=2)",
     "dirichlet(1000)",
+    "dirichlet(beta=0.1, min_size=1, rounding=published)",
+    "grouped_dirichlet(alpha=0.5)",
+    "grouped_dirichlet(beta=5, group_size=3)",
     "double(labels=1)",
     "double(labels=3, power=2)",
     "natural",
     "natural(merge=true)",
 )
 # These divide the whole pool, the others may leave samples out and say so.
-COMPLETE = ("iid", "power_law", "quantity", "shards", "dirichlet", "natural(merge=true)")
+COMPLETE = (
+    *("iid", "power_law", "quantity", "shards", "dirichlet", "grouped_dirichlet"),
+    "natural(merge=true)",
+)
 
 
 def make_labels(num_samples, num_classes, seed, skewed):
@@ -190,7 +196,9 @@ def test_dirichlet_shares_have_the_dirichlet_mean_and_variance():
     from fedjax_skew.data import label_skew
 
     rng = np.random.default_rng(0)
-    table = label_skew._dirichlet_table(np.full(4000, 10**6), 5, 0.3, False, rng)
+    table = label_skew._dirichlet_table(
+        np.full(4000, 10**6), 5, 0.3, False, "largest_remainder", rng
+    )
     shares = table / 10**6
     np.testing.assert_allclose(shares.mean(axis=0), 0.2, atol=0.02)
     np.testing.assert_allclose(shares.var(axis=0), 4 / (25 * (5 * 0.3 + 1)), rtol=0.08)
@@ -328,14 +336,14 @@ def test_a_wrong_counts_file_is_refused(tmp_path, content, message):
         ("shards(s=200)", {}, "s=200"),
         ("dirichlet(beta=0.1, min_size=101)", {}, "min_size can be at most 100"),
         ("dirichlet", {}, "needs beta"),
-        ("dirichlet(beta=0)", {}, "beta='0'"),
-        ("dirichlet(beta=nan)", {}, "beta='nan'"),
+        ("dirichlet(beta=0)", {}, "beta=0"),
+        ("dirichlet(beta=nan)", {}, "beta=nan"),
         ("dirichlet(beta=0.1, alpha=0.2)", {}, "beta twice"),
         ("dirichlet(bta=0.1)", {}, "Did you mean 'beta'"),
         ("dirichlet(beta=0.1", {}, "bracket"),
-        ("dirichlet(beta=0.1, balance=maybe)", {}, "true or false"),
+        ("dirichlet(beta=0.1, balance=maybe)", {}, "True or False"),
         ("dirchlet(beta=0.1)", {}, "Did you mean 'dirichlet'"),
-        ("longtail(if=0.5)+iid", {}, "if='0.5'"),
+        ("longtail(if=0.5)+iid", {}, "if=0.5"),
         ("longtail(if=1000)+iid", {}, "if=1000 of longtail is impossible"),
         ("longtail(if=10)", {}, "longtail"),
         ("iid+longtail(if=10)", {}, "not of the form"),
@@ -377,7 +385,16 @@ def test_server_samples_do_not_depend_on_the_partition():
 def test_listing_names_every_rule():
     listing = partition_lib.names()
     text = " ".join(listing)
-    for name in ("iid", "quantity", "dirichlet", "shards", "double", "natural", "power_law"):
+    for name in (
+        "iid",
+        "quantity",
+        "dirichlet",
+        "shards",
+        "double",
+        "natural",
+        "file",
+        "power_law",
+    ):
         assert name in text
     assert "counts(path)" in listing
     assert any(name.startswith("longtail(if, order=index)+") for name in listing)
@@ -390,3 +407,32 @@ def test_many_clients_are_divided_without_a_loop_over_them():
         result = partition_lib.partition(spec, labels, num_clients=50_000, num_classes=10, seed=0)
         assert np.diff(result.offsets).min() >= 1
         assert len(result.order) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("iid", "42954e8a491c2a3b"),
+        ("power_law(power=2)", "2668679a34b0ff65"),
+        ("quantity(alpha=2)", "8c4547278a33e38f"),
+        ("shards(s=2)", "d3e7c5165ba89f10"),
+        ("dirichlet(beta=0.1)", "a34abe83dc41e6be"),
+        ("dirichlet(beta=0.1, rounding=published)", "35d4f7b6c32e0c06"),
+        ("longtail(if=20)+dirichlet(beta=0.5, balance=false)", "850bb33cb83e9b74"),
+        ("grouped_dirichlet(beta=0.5)", "023a0a415497b34b"),
+        ("double(labels=3)", "b8e8d7ae35cc67e4"),
+        ("natural(merge=true)", "7c74c71e578163f5"),
+    ],
+)
+def test_partitions_stay_as_they_are(spec, expected):
+    result = partition_lib.partition(
+        spec,
+        np.arange(2000) % 10,
+        num_clients=12,
+        num_classes=10,
+        seed=3,
+        client_ids=np.arange(2000) // 40,
+        labelled=0.02,
+        unlabelled=0.05,
+    )
+    assert result.hash[:16] == expected

@@ -53,7 +53,7 @@ def test_covariance_falls_with_the_feature():
 
 
 def test_iid_has_one_model_for_all():
-    dataset = datasets.load("synthetic(0,0)", num_clients=40, iid=True)
+    dataset = datasets.load("synthetic(0, 0, iid=true)", num_clients=40)
     # One linear rule explains nearly all labels, which it cannot when every client has its own.
     x = np.c_[dataset.x_train, np.ones(len(dataset.x_train))]
     targets = np.eye(10)[dataset.y_train]
@@ -63,10 +63,10 @@ def test_iid_has_one_model_for_all():
 
 
 def test_published_code_differs_only_between_zero_and_one():
-    for name, same in (("synthetic(1,1)", True), ("synthetic(0.5,0.5)", False)):
+    for values, same in (("1, 1", True), ("0.5, 0.5", False)):
         paper, code = (
-            datasets.load(name, num_clients=5, published_code=flag).x_train
-            for flag in (False, True)
+            datasets.load(f"synthetic({values}, form={form})", num_clients=5).x_train
+            for form in ("paper", "code")
         )
         assert np.array_equal(paper, code) == same
 
@@ -88,8 +88,8 @@ def test_natural_partition_follows_the_clients():
     ("name", "options", "message"),
     [
         ("synthetic(1,x)", {}, "mu='x'"),
-        ("synthetic(-1,0)", {}, "lambda='-1'"),
-        ("synthetic(1,2,3)", {}, "at most 2"),
+        ("synthetic(-1,0)", {}, "lambda=-1"),
+        ("synthetic(1,2,true,code,3)", {}, "at most 4"),
         ("synthetics", {}, "unknown"),
         ("synthetic", {"num_clients": 0}, "num_clients=0"),
         ("synthetic", {"num_clients": 1.5}, "num_clients=1.5"),
