@@ -19,7 +19,7 @@ import ml_collections
 from configs.common import finish
 from fedjax_skew import errors
 from fedjax_skew.config import default_config, used_hparams
-from fedjax_skew.data import spec
+from fedjax_skew.data import datasets, spec
 from fedjax_skew.report import reference
 from fedjax_skew.report.reference import Row
 
@@ -35,12 +35,6 @@ PLACE = (
     "clients_per_chunk",
     "num_devices",
 )
-_DATASETS = {
-    "cifar10_lt": "cifar10",
-    "cifar100_lt": "cifar100",
-    "emnist": "emnist/balanced",
-    "svhn": "svhn_cropped",
-}
 _MODELS = {"dnn3": "mlp"}
 _ARGUMENT = re.compile(r"(\w+)=([^,()]+)")
 _METRICS = {
@@ -200,7 +194,8 @@ def start(row: Row) -> ml_collections.ConfigDict:
     if row.dataset == "synthetic":
         config.dataset.name, config.partition = row.partition, "natural"
     elif row.dataset != "unstated":
-        config.dataset.name = _DATASETS.get(row.dataset, row.dataset)
+        info = datasets.find(row.dataset)
+        config.dataset.name = info.name if info else row.dataset
         config.partition = row.partition
     if row.model != "unstated":
         config.model = _MODELS.get(row.model, row.model)

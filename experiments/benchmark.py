@@ -31,7 +31,7 @@ from experiments.bench.workloads import (
 )
 from experiments.flops import matmul_peak
 from fedjax_skew.core.problem import build
-from fedjax_skew.data.datasets import Dataset
+from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.errors import unknown
 
 LONG_SECONDS = 20.0

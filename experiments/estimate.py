@@ -21,7 +21,8 @@ from fedjax_skew import models
 from fedjax_skew.config import default_config, used_hparams
 from fedjax_skew.core import problem
 from fedjax_skew.core.round import run_round
-from fedjax_skew.data.datasets import Dataset
+from fedjax_skew.data import datasets
+from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.methods import build as build_method
 
 _COMPILE_SECONDS = 15.0
@@ -38,22 +39,7 @@ class Size(NamedTuple):
     test: int
     shape: tuple[int, ...]
     classes: int
-    itemsize: int = 1
-
-
-_SIZES = {
-    "mnist": Size(60_000, 10_000, (28, 28, 1), 10),
-    "fashion_mnist": Size(60_000, 10_000, (28, 28, 1), 10),
-    "emnist/balanced": Size(112_800, 18_800, (28, 28, 1), 47),
-    "cifar10": Size(50_000, 10_000, (32, 32, 3), 10),
-    "cifar100": Size(50_000, 10_000, (32, 32, 3), 100),
-    "svhn_cropped": Size(73_257, 26_032, (32, 32, 3), 10),
-    "femnist": Size(20_000, 4_000, (28, 28, 1), 62),  # about 100 writers
-    "tiny_imagenet": Size(100_000, 10_000, (64, 64, 3), 200),
-    "mini_imagenet": Size(50_000, 5_000, (84, 84, 3), 100),
-    "imagenet_subset12": Size(15_600, 600, (64, 64, 3), 12),
-    "synthetic": Size(75_000, 8_500, (60,), 10, 4),
-}
+    itemsize: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,10 +162,16 @@ def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
 
 
 def _size(config: ml_collections.ConfigDict) -> Size:
-    name = config.dataset.name
-    size = _SIZES.get("synthetic" if name.startswith("synthetic") else name, _SIZES["cifar10"])
-    side = config.dataset.image_size
-    return size._replace(shape=(side, side, size.shape[-1])) if side else size
+    """The size of a dataset: from the registry, or of the data itself if it is not there."""
+    info = datasets.find(config.dataset.name)
+    if info is not None and info.num_train:
+        itemsize = 1 if len(info.shape) == 3 else 4
+        size = Size(info.num_train, info.num_test, info.shape, info.num_classes, itemsize)
+        side = config.dataset.image_size
+        return size._replace(shape=(side, side, size.shape[-1])) if side else size
+    data = problem.load_dataset(config)
+    x = data.x_train
+    return Size(len(x), len(data.x_test), x.shape[1:], data.num_classes, x.itemsize)
 
 
 def _long_tail_share(partition: str, classes: int) -> float:

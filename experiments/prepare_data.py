@@ -19,16 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from fedjax_skew.data import archive, cache, datasets, tfds_source
-
-_ARCHIVES = {
-    "tiny_imagenet": "tiny-imagenet-200",
-    "mini_imagenet": "mini-imagenet",
-    "femnist": "femnist",
-    "imagenet_subset12": "imagenet_subset12",
-}
+from fedjax_skew.data.catalog import REGISTRY
+from fedjax_skew.data.dataset import Dataset
 
 
 def prepare(
@@ -38,30 +33,47 @@ def prepare(
     manual_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
-) -> datasets.Dataset:
+) -> Dataset:
     """Prepares one dataset and returns it as training will see it.
 
     Raises:
         ValueError: one sentence that says what is missing and how to get it.
     """
-    if name == "npz" or name.startswith("synthetic"):
-        raise ValueError(f"--dataset={name} needs no preparation; train with it at once.")
+    info = datasets.find(name)
+    if info is not None and info.source == "none":
+        raise ValueError(f"--dataset={name} needs no preparation; train with it directly.")
     options: dict[str, Any] = {"cache_dir": cache_dir}
     if image_size is not None:
         options["image_size"] = image_size
-    if name in datasets.OWN_LAYOUTS:
+    if info is not None and info.source == "layout":
         place = manual_dir or data_dir
-        _unpack(name, Path(place or tfds_source.default_dir()).expanduser())
-        return datasets.load(name, data_dir=place, **options)
+        unpack(info.archive, Path(place or tfds_source.default_dir()).expanduser())
+        return _load(name, data_dir=place, **options)
     root = Path(data_dir).expanduser() if data_dir else tfds_source.default_dir()
     prepare_tfds(name, root, manual_dir)
-    return datasets.load(name, data_dir=root, **options)
+    return _load(name, data_dir=root, **options)
+
+
+def _load(name: str, **options: Any) -> Dataset:
+    """Loads a dataset and warns if it is not the published one."""
+    dataset = datasets.load(name, **options)
+    info = REGISTRY.get(name.split(":")[0])
+    if info is not None and dataset.num_classes != info.num_classes:
+        logging.warning(
+            "%s has %d classes but the published dataset has %d; files seem to be missing.",
+            name,
+            dataset.num_classes,
+            info.num_classes,
+        )
+    return dataset
 
 
 def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] | None) -> None:
     """Lets TFDS write a dataset as array_record, downloaded or from ``manual_dir``."""
     if tfds_source.is_prepared(name, data_dir):
         return
+    if not tfds_source.is_known(name):
+        raise datasets.unknown(name)
     if importlib.util.find_spec("tensorflow") is None:
         raise ValueError(
             f"Preparing {name} needs TensorFlow, which is not installed: "
@@ -80,10 +92,7 @@ def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] |
             download_config=config, file_format=tfds.core.FileFormat.ARRAY_RECORD
         )
     except tfds.core.DatasetNotFoundError:
-        names = [n for n in datasets.names() if n not in ("npz", "synthetic")]
-        raise ValueError(
-            f"--dataset={name} is neither a TFDS name nor one of {', '.join(names)}."
-        ) from None
+        raise datasets.unknown(name) from None
     except Exception as error:  # Networks, checksums and disks fail in many ways.
         reason = " ".join(str(error).split())[:400]
         raise ValueError(
@@ -93,11 +102,11 @@ def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] |
         ) from error
 
 
-def _unpack(name: str, folder: Path) -> None:
-    """Unpacks the archive of a dataset beside it, unless that was done before."""
-    target = folder / _ARCHIVES[name]
+def unpack(stem: str, folder: Path) -> None:
+    """Unpacks the archive ``stem.zip`` or ``stem.tar...`` beside it, unless that was done."""
+    target = folder / stem
     for suffix in archive.SUFFIXES:
-        packed = folder / f"{_ARCHIVES[name]}{suffix}"
+        packed = folder / f"{stem}{suffix}"
         if packed.is_file() and not target.exists():
             print(f"Unpacking {packed} ...")
             archive.extract(packed, target)
@@ -122,7 +131,7 @@ def define_flags() -> None:
         None,
         "Where decoded data is kept; default $FEDJAX_SKEW_CACHE, else ~/.cache/fedjax_skew.",
     )
-    flags.DEFINE_integer("image_size", None, "Resize to this many pixels a side.")
+    flags.DEFINE_integer("image_size", None, "Resize to this many pixels per side.")
     flags.DEFINE_bool("list", False, "Print the names of the datasets and stop.")
 
 

@@ -9,12 +9,13 @@ import ml_collections
 from configs import tables
 from configs.common import finish
 from fedjax_skew.config import lookup, used_hparams
+from fedjax_skew.data import datasets
 
 SCALES = ("full", "cpu", "smoke")
 # Models that a CPU trains in minutes at the papers' full recipes, and those it trains in hours.
 _SMALL_MODELS = ("logistic", "mlp")
 _MEDIUM_MODELS = ("fedavg_cnn", "simple_cnn", "tfcnn", "pfl_cnn", "resnet8_w16")
-_LARGE_IMAGES = ("imagenet_subset12", "mini_imagenet", "tiny_imagenet")
+_MEDIUM_IMAGE = 32  # Pixels per side that a CPU can train on.
 
 
 def scaled(config: ml_collections.ConfigDict, scale: str) -> ml_collections.ConfigDict:
@@ -34,8 +35,9 @@ def scaled(config: ml_collections.ConfigDict, scale: str) -> ml_collections.Conf
         config.eval_every = max(config.eval_every, 5)
         if not medium:
             config.model = "resnet8_w16"
-            if config.dataset.name in _LARGE_IMAGES:
-                config.dataset.image_size = 32
+            info = datasets.find(config.dataset.name)
+            if info is not None and info.shape[:1] > (_MEDIUM_IMAGE,):
+                config.dataset.image_size = _MEDIUM_IMAGE
     return config
 
 
@@ -109,8 +111,8 @@ def sentences(
     found = []
     for field, kinds in changes.items():
         words = []
-        for (old, new), datasets in kinds.items():
-            where = "" if datasets == everywhere else f" ({', '.join(sorted(datasets))})"
+        for (old, new), names in kinds.items():
+            where = "" if names == everywhere else f" ({', '.join(sorted(names))})"
             words.append(f"{new} instead of {old}{where}")
         found.append(f"{field}: {'; '.join(words)}.")
     return tuple(found)

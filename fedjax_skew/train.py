@@ -29,7 +29,7 @@ from fedjax_skew.core.problem import (
 from fedjax_skew.core.programs import Programs, compile_phase, device_arrays, some_clients
 from fedjax_skew.core.reduction import RoundReport
 from fedjax_skew.core.round import State
-from fedjax_skew.data.datasets import Dataset
+from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.methods import Method
 from fedjax_skew.metrics import classification, skew
 from fedjax_skew.report import summary

@@ -28,7 +28,7 @@ from fedjax_skew.config import default_config
 from fedjax_skew.core.mesh import replicate
 from fedjax_skew.core.problem import build, initial_state, next_phase
 from fedjax_skew.core.round import run_rounds
-from fedjax_skew.data.datasets import Dataset
+from fedjax_skew.data.dataset import Dataset
 
 
 def pytest_configure(config):

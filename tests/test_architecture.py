@@ -18,7 +18,7 @@ ALLOWED = {
     "models": {"errors"},
     "methods": {"errors", "trees", "losses", "models", "metrics"},
     "core": {"errors", "trees", "config", "losses", "metrics", "data", "models", "methods"},
-    "report": {"errors", "metrics"},
+    "report": {"errors", "metrics", "data"},
 }
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from experiments.bench.jax_peers import client_batches
 from fedjax_skew.core.problem import Problem
-from fedjax_skew.data.datasets import Dataset
+from fedjax_skew.data.dataset import Dataset
 
 
 class _Block(nn.Module):

@@ -10,7 +10,7 @@ import numpy as np
 from fedjax_skew.config import default_config
 from fedjax_skew.core.problem import Problem, build
 from fedjax_skew.data import datasets
-from fedjax_skew.data.datasets import Dataset
+from fedjax_skew.data.dataset import Dataset
 
 
 @dataclasses.dataclass(frozen=True)

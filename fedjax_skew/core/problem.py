@@ -20,6 +20,7 @@ from fedjax_skew.core.local import Kept, LocalWork
 from fedjax_skew.core.mesh import client_mesh, fetch, replicate
 from fedjax_skew.core.round import RoundWork, State
 from fedjax_skew.data import augment, datasets
+from fedjax_skew.data.dataset import Dataset, validate
 from fedjax_skew.data.federated import FederatedData, federate
 from fedjax_skew.data.partition import Partition, partition
 from fedjax_skew.methods import Method, compose
@@ -44,7 +45,7 @@ class Problem:
     """A checked configuration, its data on the host, and its phases."""
 
     config: ml_collections.ConfigDict
-    dataset: datasets.Dataset
+    dataset: Dataset
     partitions: tuple[Partition, ...]
     data: FederatedData
     seeds: tuple[int, ...]
@@ -64,7 +65,7 @@ class Problem:
 def build(
     config: ml_collections.ConfigDict,
     *,
-    dataset: datasets.Dataset | None = None,
+    dataset: Dataset | None = None,
     method: Method | None = None,
     module: nn.Module | None = None,
 ) -> Problem:
@@ -78,7 +79,7 @@ def build(
             gives ``(logits, features)`` and whose last layer is named ``head``.
     """
     method = check(config, method)
-    dataset = datasets.validate(dataset) if dataset else load_dataset(config)
+    dataset = validate(dataset) if dataset else load_dataset(config)
     seeds = tuple(range(config.seed, config.seed + config.num_seeds))
     partitions = tuple(divide(config, dataset, seed) for seed in seeds)
     other = config.server_data.unlabelled_dataset
@@ -105,25 +106,25 @@ def build(
     return Problem(config, dataset, partitions, data, seeds, phases)
 
 
-def load_dataset(config: ml_collections.ConfigDict, name: str = "") -> datasets.Dataset:
+def load_dataset(config: ml_collections.ConfigDict, name: str = "") -> Dataset:
     """The dataset a configuration names (or ``name`` in its place)."""
-    options: dict[str, Any] = {}
     name = name or config.dataset.name
-    if name.startswith("synthetic"):
-        options["num_clients"] = config.num_clients
-    for option in ("image_size", "num_classes", "synsets"):
-        if config.dataset[option] and name == config.dataset.name:
-            options[option] = config.dataset[option]
+    options = {
+        option: config.dataset[option]
+        for option in ("image_size", "num_classes", "synsets")
+        if config.dataset[option] and name == config.dataset.name
+    }
     return datasets.load(
         name,
         data_dir=config.dataset.data_dir or None,
         path=config.dataset.path or None,
         seed=config.dataset.seed,
+        num_clients=config.num_clients,
         **options,
     )
 
 
-def divide(config: ml_collections.ConfigDict, dataset: datasets.Dataset, seed: int) -> Partition:
+def divide(config: ml_collections.ConfigDict, dataset: Dataset, seed: int) -> Partition:
     """The partition of one seed."""
     server = config.server_data
     return partition(
@@ -140,7 +141,7 @@ def divide(config: ml_collections.ConfigDict, dataset: datasets.Dataset, seed: i
 
 def make_model(
     config: ml_collections.ConfigDict,
-    dataset: datasets.Dataset,
+    dataset: Dataset,
     method: Method,
     module: nn.Module | None = None,
 ) -> Model:
@@ -261,7 +262,7 @@ def fingerprint(tree: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _check_fit(config, dataset: datasets.Dataset, model: Model) -> None:
+def _check_fit(config, dataset: Dataset, model: Model) -> None:
     """Raises if model or augmentation cannot take the samples; nothing is compiled for it."""
     sample = jax.ShapeDtypeStruct((1, *dataset.x_train.shape[1:]), dataset.x_train.dtype)
     key = jax.eval_shape(lambda: jax.random.key(0))
@@ -330,7 +331,7 @@ def _auto_chunk() -> int:
     return 1 if jax.default_backend() == "cpu" else 16
 
 
-def _unlabelled(name: str, config, dataset: datasets.Dataset) -> np.ndarray:
+def _unlabelled(name: str, config, dataset: Dataset) -> np.ndarray:
     other = load_dataset(config, name).x_train
     if other.shape[1:] != dataset.x_train.shape[1:]:
         raise ValueError(

@@ -58,8 +58,7 @@ def _check(path: Path, name: str, plain: bool) -> None:
     if not plain or drive or name.startswith(("/", "\\")) or ".." in parts:
         raise ValueError(
             f"The archive {path} holds {name!r}, which is a link or points outside the target "
-            "directory, "
-            "so nothing was unpacked."
+            "directory, so nothing was unpacked."
         )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
-from fedjax_skew.data import datasets
+from fedjax_skew.data.dataset import Dataset, check_arrays
 
 _FORMAT = 1
 _ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -50,9 +50,9 @@ def file_facts(paths: Iterable[Path], root: Path) -> list[tuple[str, int, int]]:
 def fetch(
     name: str,
     key: str,
-    build: Callable[[], datasets.Dataset],
+    build: Callable[[], Dataset],
     cache_dir: str | os.PathLike[str] | None = None,
-) -> datasets.Dataset:
+) -> Dataset:
     """Returns the cached dataset, or builds it and writes it to the cache.
 
     Args:
@@ -65,11 +65,11 @@ def fetch(
     folder = root / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}-{key}"
     if folder.is_dir():
         try:
-            return datasets.validate(_read(folder))
+            return check_arrays(_read(folder))
         except (OSError, ValueError, KeyError, TypeError) as error:
             logging.warning("The cache %s is damaged (%s) and is made again.", folder, error)
             shutil.rmtree(folder, ignore_errors=True)
-    dataset = datasets.validate(build())
+    dataset = check_arrays(build())
     try:
         _write(dataset, folder)
     except OSError as error:
@@ -85,11 +85,11 @@ def fetch(
     return dataset
 
 
-def _read(folder: Path) -> datasets.Dataset:
+def _read(folder: Path) -> Dataset:
     meta = json.loads((folder / "meta.json").read_text())
     arrays = {key: _map(folder / f"{key}.npy") for key in _ARRAYS}
     ids = _map(folder / "client_ids.npy") if meta["natural"] else None
-    return datasets.Dataset(
+    return Dataset(
         name=meta["name"],
         num_classes=meta["num_classes"],
         client_ids=ids,
@@ -105,7 +105,7 @@ def _map(path: Path) -> np.ndarray:
     return array.view(np.ndarray)
 
 
-def _write(dataset: datasets.Dataset, folder: Path) -> None:
+def _write(dataset: Dataset, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent))
     try:

@@ -9,7 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedjax_skew.data import datasets, image_layouts
+from fedjax_skew.data import image_layouts
+from fedjax_skew.data.dataset import Dataset
 
 _SPLITS = ("train", "val", "test")
 
@@ -18,7 +19,7 @@ def load_tiny_imagenet(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int = 64,
-) -> datasets.Dataset:
+) -> Dataset:
     """Reads TinyImageNet-200.
 
     Layout: ``wnids.txt``, ``train/<wnid>/images/*.JPEG``, ``val/images/*.JPEG`` with
@@ -64,7 +65,7 @@ def load_mini_imagenet(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int = 84,
-) -> datasets.Dataset:
+) -> Dataset:
     """Reads mini-ImageNet as a 100-class problem.
 
     Two layouts are read: the published ``train.csv``, ``val.csv``, ``test.csv`` (columns filename,
@@ -127,7 +128,7 @@ def load_imagenet_subset12(
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int = 64,
     synsets: str | Sequence[str] = (),
-) -> datasets.Dataset:
+) -> Dataset:
     """Reads a 12-class subset of ImageNet at 64x64.
 
     Layout: ``train/<synset>/*.JPEG`` and ``val/<synset>/*.JPEG``; ``val`` is the test set. The
@@ -148,8 +149,7 @@ def load_imagenet_subset12(
     if len(chosen) != 12:
         raise ValueError(
             f"dataset.name='imagenet_subset12' needs 12 synset folders but has {len(chosen)} in "
-            f"{root / 'train'}; "
-            "name 12 of them in dataset.synsets, separated by commas."
+            f"{root / 'train'}; name 12 of them in dataset.synsets, separated by commas."
         )
     listings: dict[str, image_layouts.Listing] = {}
     for part in ("train", "val"):

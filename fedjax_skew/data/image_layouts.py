@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedjax_skew.data import cache, datasets, images, tfds_source
+from fedjax_skew.checks import whole
+from fedjax_skew.data import cache, images, tfds_source
+from fedjax_skew.data.dataset import Dataset, channel_statistics
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
 
@@ -62,14 +64,9 @@ def load_images(
     class_names: Iterable[str],
     image_size: int,
     cache_dir: str | os.PathLike[str] | None,
-) -> datasets.Dataset:
+) -> Dataset:
     """Decodes listed (file, label) pairs as RGB squares, through the cache."""
-    if (
-        isinstance(image_size, bool)
-        or not isinstance(image_size, (int, np.integer))
-        or not 1 <= image_size <= 4096
-    ):
-        raise ValueError(f"dataset.image_size={image_size!r} must be an integer in 1..4096.")
+    whole(1, 4096).check("dataset.image_size", image_size)
     names = tuple(class_names)
     for part, listing in (("training", train), ("test", test)):
         if not listing:
@@ -83,14 +80,16 @@ def load_images(
     facts = cache.file_facts((path for path, _ in train + test), root)
     key = cache.fingerprint([name, image_size, names, len(train), labels, facts])
 
-    def build() -> datasets.Dataset:
+    def build() -> Dataset:
         arrays = {}
         for part, listing in (("train", train), ("test", test)):
             size = (int(image_size), int(image_size))
-            arrays[f"x_{part}"] = images.decode_files([path for path, _ in listing], size=size)
+            arrays[f"x_{part}"] = images.decode_files(
+                f"{name} ({part})", [path for path, _ in listing], size=size
+            )
             arrays[f"y_{part}"] = np.array([label for _, label in listing], np.int32)
-        mean, std = datasets.channel_statistics(arrays["x_train"])
-        return datasets.Dataset(
+        mean, std = channel_statistics(arrays["x_train"])
+        return Dataset(
             name, num_classes=len(names), mean=mean, std=std, class_names=names, **arrays
         )
 

@@ -2,11 +2,13 @@
 
 import io
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import tqdm
 from PIL import Image
 
 _BLOCK = 256
@@ -46,12 +48,20 @@ def decode(
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
+def progress(title: str, total: int) -> tqdm.tqdm:
+    """A progress bar on stderr that appears only if decoding takes more than two seconds."""
+    return tqdm.tqdm(
+        total=total,
+        desc=f"Decoding {title}",
+        unit=" images",
+        delay=2,
+        mininterval=0.2 if sys.stderr.isatty() else 10,
+        leave=False,
+    )
+
+
 def decode_files(
-    paths: Sequence[Path],
-    *,
-    channels: int = 3,
-    size: tuple[int, int],
-    progress: Callable[[int], None] | None = None,
+    title: str, paths: Sequence[Path], *, channels: int = 3, size: tuple[int, int]
 ) -> np.ndarray:
     """Decodes files into uint8 ``[len(paths), *size, channels]``, in the given order."""
     out = np.empty((len(paths), *size, channels), np.uint8)
@@ -60,8 +70,7 @@ def decode_files(
         for index in range(start, min(start + _BLOCK, len(paths))):
             out[index] = decode(paths[index], channels=channels, size=size)
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for done, _ in enumerate(pool.map(work, range(0, len(paths), _BLOCK)), 1):
-            if progress is not None:
-                progress(min(done * _BLOCK, len(paths)))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, progress(title, len(paths)) as bar:
+        for _ in pool.map(work, range(0, len(paths), _BLOCK)):
+            bar.update(min(_BLOCK, len(paths) - bar.n))
     return out

@@ -1,29 +1,91 @@
-"""FEMNIST as LEAF writes it: characters of the NIST forms, one natural client per writer.
+"""Datasets in LEAF's JSON format, one natural client per user; FEMNIST is one of them.
 
-Layout: ``train/*.json`` and ``test/*.json``, each file with ``users``, ``num_samples`` and
-``user_data``, where ``user_data[user]`` holds ``x`` (784 values in [0, 1] per image) and ``y``
-(0..61: digits, upper case, lower case). Pixels are stored as the bytes they came from. The union of
-the test files is the test set.
+A file holds ``users``, optionally ``num_samples``, and ``user_data``, where ``user_data[user]``
+holds ``x``, one vector of numbers or one image per sample, and ``y``, one integer label per sample.
 """
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_skew.data import cache, datasets, image_layouts
+from fedjax_skew.data import cache, image_layouts
+from fedjax_skew.data.dataset import Dataset, channel_statistics
 
 _SIDE = 28
 _CLASS_NAMES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
+class _Samples(NamedTuple):
+    """Samples, labels and users of several files."""
+
+    x: np.ndarray
+    y: np.ndarray
+    users: np.ndarray
+
+
 def load(
+    path: str | os.PathLike[str] | None,
+    num_classes: int | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    """Reads any dataset in LEAF's JSON format.
+
+    Args:
+        path: a directory with ``train/*.json`` and ``test/*.json``; or one ``.json`` file or a
+            directory of them (LEAF's ``all_data``), of which the last tenth of every user's
+            samples, at least one of two, becomes the test set.
+        num_classes: number of classes; default one more than the largest label.
+        cache_dir: see :mod:`fedjax_skew.data.cache`.
+
+    Returns:
+        A dataset whose client ids number the users of the training set in the order of their
+        names. Samples are converted as by :meth:`Dataset.from_arrays`.
+    """
+    if path is None or not os.fspath(path):
+        raise ValueError(
+            "dataset.path is empty; dataset.name='leaf' needs a LEAF .json file or a directory of "
+            "them."
+        )
+    root = Path(path).expanduser()
+    parts = [sorted((root / part).glob("*.json")) for part in ("train", "test")]
+    if not all(parts):
+        parts = [[root] if root.is_file() else sorted(root.glob("*.json"))]
+    files = [file for part in parts for file in part]
+    if not files:
+        raise ValueError(
+            f"dataset.path={os.fspath(path)!r} has no .json files, neither in it nor in train/ and "
+            "test/."
+        )
+
+    def build() -> Dataset:
+        read = [_read(part) for part in parts]
+        train, test = read if len(read) == 2 else _split(read[0])
+        try:
+            return Dataset.from_arrays(
+                *(train.x, train.y, test.x, test.y),
+                num_classes=num_classes,
+                client_ids=np.unique(train.users, return_inverse=True)[1],
+                name="leaf",
+            )
+        except ValueError as error:
+            raise ValueError(f"In dataset.path={os.fspath(path)!r}: {error}") from None
+
+    key = cache.fingerprint(["leaf", num_classes, len(parts), cache.file_facts(files, root)])
+    return cache.fetch("leaf", key, build, cache_dir)
+
+
+def load_femnist(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
-) -> datasets.Dataset:
-    """Reads FEMNIST.
+) -> Dataset:
+    """Reads FEMNIST, characters of the NIST forms with one client per writer.
+
+    Images have 784 values in [0, 1] and labels are 0..61: digits, upper case, lower case. Pixels
+    are stored as the bytes they came from. The union of the test files is the test set.
 
     Args:
         data_dir: directory with ``train/`` and ``test/``, or one that has it as ``femnist`` or
@@ -42,68 +104,90 @@ def load(
         "LEAF's train/*.json and test/*.json",
     )
     files = {part: sorted((root / part).glob("*.json")) for part in ("train", "test")}
+
+    def build() -> Dataset:
+        train, test = (_read(files[part]) for part in ("train", "test"))
+        images = _femnist_images(root / "train", train)
+        mean, std = channel_statistics(images)
+        return Dataset(
+            "femnist",
+            x_train=images,
+            y_train=train.y,
+            x_test=_femnist_images(root / "test", test),
+            y_test=test.y,
+            num_classes=len(_CLASS_NAMES),
+            client_ids=np.unique(train.users, return_inverse=True)[1].astype(np.int32),
+            mean=mean,
+            std=std,
+            class_names=_CLASS_NAMES,
+        )
+
     facts = cache.file_facts(files["train"] + files["test"], root)
-    return cache.fetch(
-        "femnist", cache.fingerprint(["femnist", facts]), lambda: _build(files), cache_dir
-    )
+    return cache.fetch("femnist", cache.fingerprint(["femnist", facts]), build, cache_dir)
 
 
-def _build(files: dict[str, list[Path]]) -> datasets.Dataset:
-    x, y, writers = _read(files["train"])
-    x_test, y_test, _ = _read(files["test"])
-    _, client_ids = np.unique(np.array(writers), return_inverse=True)
-    mean, std = datasets.channel_statistics(x)
-    return datasets.Dataset(
-        "femnist",
-        x,
-        y,
-        x_test,
-        y_test,
-        len(_CLASS_NAMES),
-        client_ids.astype(np.int32),
-        mean,
-        std,
-        _CLASS_NAMES,
-    )
+def _femnist_images(folder: Path, samples: _Samples) -> np.ndarray:
+    x = samples.x.reshape(len(samples.x), -1)
+    if x.shape[1] != _SIDE * _SIDE or not (x.min() >= 0 and x.max() <= 1):
+        raise ValueError(f"The images in {folder} must have 784 values in 0..1 each.")
+    if samples.y.max() >= len(_CLASS_NAMES):
+        raise ValueError(f"The labels in {folder} must be in 0..61.")
+    return np.rint(x * 255).astype(np.uint8).reshape(-1, _SIDE, _SIDE, 1)
 
 
-def _read(files: list[Path]) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    pixels, labels, writers = [], [], []
-    for file in files:
-        for user, x, y in _users(file):
-            pixels.append(x)
-            labels.append(y)
-            writers.extend([user] * len(y))
-    if not writers:
-        raise ValueError(f"dataset.name='femnist' has no samples in {files[0].parent}.")
-    return np.concatenate(pixels), np.concatenate(labels), writers
+def _split(samples: _Samples) -> tuple[_Samples, _Samples]:
+    """Cuts the last tenth of every user's samples off, at least one of two."""
+    _, users, sizes = np.unique(samples.users, return_inverse=True, return_counts=True)
+    order = np.argsort(users, kind="stable")
+    rank = np.empty(len(users), np.int64)
+    rank[order] = np.arange(len(users)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    held = np.where(sizes > 1, np.maximum(sizes // 10, 1), 0)
+    test = rank >= (sizes - held)[users]
+    return _Samples(*(a[~test] for a in samples)), _Samples(*(a[test] for a in samples))
+
+
+def _read(files: Sequence[Path]) -> _Samples:
+    parts = [part for file in files for part in _users(file)]
+    if not parts:
+        raise ValueError(f"The LEAF files in {files[0].parent} have no samples.")
+    users, xs, ys = zip(*parts, strict=True)
+    shapes = {x.shape[1:] for x in xs}
+    if len(shapes) > 1:
+        raise ValueError(f"The LEAF files in {files[0].parent} have samples of shapes {shapes}.")
+    return _Samples(np.concatenate(xs), np.concatenate(ys), np.repeat(users, [len(y) for y in ys]))
 
 
 def _users(file: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yields (user, images, labels) of one file, checked."""
+    """Yields (user, samples, labels) of one file, checked; users without samples are skipped."""
     try:
         content = json.loads(file.read_text())
-        users, sizes, data = content["users"], content["num_samples"], content["user_data"]
+        users, data = list(content["users"]), content["user_data"]
+        sizes = content.get("num_samples", [None] * len(users))
         pairs = list(zip(users, sizes, strict=True))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"The LEAF file {file} cannot be read ({error!r}); it needs users, num_samples and "
-            "user_data."
+            f"The LEAF file {file} cannot be read ({error!r}); it needs users and user_data."
         ) from None
     for user, size in pairs:
         try:
-            values = np.asarray(data[user]["x"], np.float64).reshape(-1, _SIDE * _SIDE)
-            y = np.asarray(data[user]["y"])
-            exact = y.astype(np.int32)
-            if not (len(values) == len(y) == size) or (exact != y).any():
-                raise ValueError(f"{len(values)} images, {len(y)} labels, num_samples {size}")
-            if size and not (values.min() >= 0 and values.max() <= 1):
-                raise ValueError("pixels outside 0..1")
-            if size and not (np.min(exact) >= 0 and np.max(exact) < len(_CLASS_NAMES)):
-                raise ValueError("labels outside 0..61")
+            x, y = _arrays(data[user])
+            if len(x) != len(y) or size not in (None, len(y)):
+                raise ValueError(f"{len(x)} samples, {len(y)} labels, num_samples {size}")
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"User {user!r} of the LEAF file {file} is malformed ({error})."
             ) from None
-        x = np.rint(values * 255).astype(np.uint8).reshape(-1, _SIDE, _SIDE, 1)
-        yield str(user), x, exact
+        if len(y):
+            yield str(user), x, y
+
+
+def _arrays(entry: Any) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.asarray(entry["x"]), np.asarray(entry["y"])
+    if x.size and x.dtype.kind not in "iuf":
+        raise ValueError("x must hold numbers; text and file names are not supported")
+    if y.ndim != 1 or (y.size and y.dtype.kind not in "iuf"):
+        raise ValueError("y must hold one integer per sample")
+    labels = y.astype(np.int32)
+    if (labels != y).any() or (labels < 0).any():
+        raise ValueError("labels must be integers that count from 0")
+    return x, labels

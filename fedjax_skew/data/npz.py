@@ -1,9 +1,9 @@
 """A user's own ``.npz`` file.
 
 Keys: ``x_train``, ``y_train``, ``x_test``, ``y_test`` and, if the data has natural clients,
-``client_ids`` (one integer per training sample). Images are uint8 ``[N, H, W, C]`` (``[N, H, W]``
-is read as one channel); anything else is float ``[N, ...]`` and becomes float32. Nothing in the
-file is ever executed: arrays of Python objects are refused.
+``client_ids`` (one integer of any size per training sample). The arrays are taken as
+:meth:`fedjax_skew.data.dataset.Dataset.from_arrays` takes them. Nothing in the file is ever
+executed: arrays of Python objects are refused.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_skew.data import datasets
+from fedjax_skew.data.dataset import Dataset
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _UNREADABLE = (
@@ -27,7 +27,7 @@ _UNREADABLE = (
 )
 
 
-def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) -> datasets.Dataset:
+def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) -> Dataset:
     """Reads an ``.npz`` file.
 
     Args:
@@ -48,26 +48,13 @@ def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) ->
             "numpy.savez(path, x_train=..., y_train=..., x_test=..., y_test=...)."
         )
     arrays = _read(path)
-    data: dict[str, Any] = {}
-    for part in ("train", "test"):
-        data[f"x_{part}"] = _samples(path, f"x_{part}", arrays[f"x_{part}"])
-        data[f"y_{part}"] = _integers(path, f"y_{part}", arrays[f"y_{part}"])
-    ids = arrays.get("client_ids")
-    if ids is not None:
-        # Any integers may name clients; they are numbered in their order.
-        ids = np.unique(_integers(path, "client_ids", ids), return_inverse=True)[1].astype(np.int32)
-    mean, std = datasets.channel_statistics(data["x_train"])
-    classes = _num_classes(path, data, num_classes)
-    dataset = datasets.Dataset(
-        "npz", num_classes=classes, client_ids=ids, mean=mean, std=std, **data
-    )
     try:
-        return datasets.validate(dataset)
+        return Dataset.from_arrays(**arrays, num_classes=num_classes, name="npz")
     except ValueError as error:
-        raise ValueError(f"In dataset.path={path!r}, {error}") from None
+        raise ValueError(f"In dataset.path={path!r}: {error}") from None
 
 
-def _read(path: str) -> dict[str, np.ndarray]:
+def _read(path: str) -> dict[str, Any]:
     # The file is opened here because np.load leaves it open when the archive is broken.
     with open(path, "rb") as stream:
         try:
@@ -105,62 +92,6 @@ def _member(path: str, archive: Any, key: str) -> np.ndarray:
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{key} in dataset.path={path!r} is not an array.")
     return array
-
-
-def _samples(path: str, key: str, x: np.ndarray) -> np.ndarray:
-    if x.dtype != np.uint8 and x.dtype.kind != "f":
-        raise ValueError(
-            f"{key} in dataset.path={path!r} has dtype {x.dtype}; allowed: uint8 images or floats."
-        )
-    if x.ndim not in (2, 3, 4) or (x.ndim == 2 and x.dtype == np.uint8):
-        raise ValueError(
-            f"{key} in dataset.path={path!r} has shape {list(x.shape)}; allowed: "
-            "[samples, height, width, channels], [samples, height, width], or float [samples, "
-            "features]."
-        )
-    if x.ndim == 3:
-        x = x[..., None]
-    if x.dtype == np.uint8:
-        return np.ascontiguousarray(x)
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(x, np.float32)
-
-
-def _integers(path: str, key: str, y: np.ndarray) -> np.ndarray:
-    if y.dtype.kind not in "iu":
-        raise ValueError(
-            f"{key} in dataset.path={path!r} has dtype {y.dtype}; integers are needed."
-        )
-    if y.ndim != 1:
-        raise ValueError(
-            f"{key} in dataset.path={path!r} has shape {list(y.shape)}; one integer per sample "
-            "([samples]) is needed."
-        )
-    if len(y) and not -(2**31) <= int(y.min()) <= int(y.max()) < 2**31:
-        raise ValueError(f"{key} in dataset.path={path!r} holds {y.max()}, which is out of range.")
-    return y.astype(np.int32)
-
-
-def _num_classes(path: str, data: dict[str, Any], num_classes: int | None) -> int:
-    labels = [data[key] for key in ("y_train", "y_test") if len(data[key])]
-    largest = max((int(y.max()) for y in labels), default=0)
-    if num_classes is not None:
-        if (
-            isinstance(num_classes, bool)
-            or not isinstance(num_classes, (int, np.integer))
-            or num_classes < 1
-        ):
-            raise ValueError(
-                f"dataset.num_classes={num_classes!r} must be an integer of at least 1."
-            )
-        return int(num_classes)
-    if largest >= sum(map(len, labels)) and largest > 0:
-        raise ValueError(
-            f"dataset.path={path!r} holds the label {largest} but fewer samples than that; labels "
-            "must "
-            "count from 0 (set dataset.num_classes if so many classes are meant)."
-        )
-    return max(largest, 0) + 1
 
 
 def _one_line(error: BaseException) -> str:

@@ -20,14 +20,15 @@ from typing import Annotated, Literal
 import numpy as np
 
 from fedjax_skew.checks import number, whole
-from fedjax_skew.data import datasets, spec
+from fedjax_skew.data import spec
+from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.data.spec import also
 
 _FEATURES = 60
 _CLASSES = 10
 
 
-def load(name: str = "synthetic", *, num_clients: int = 100, seed: int = 0) -> datasets.Dataset:
+def load(name: str = "synthetic", *, num_clients: int = 100, seed: int = 0) -> Dataset:
     """Draws the dataset.
 
     Args:
@@ -57,7 +58,7 @@ def draw(
     mu: Annotated[float, number(0, 1e6), also("beta")] = 1.0,
     iid: bool = False,
     form: Literal["paper", "code"] = "paper",
-) -> datasets.Dataset:
+) -> Dataset:
     """Draws the dataset with the given parameters; see the module."""
     rng = np.random.default_rng([int(seed), 0x5E7])
     lambda_, mu = (value if form == "code" else np.sqrt(value) for value in (lambda_, mu))
@@ -82,7 +83,7 @@ def draw(
         train.append((x[:cut], y[:cut]))
         test.append((x[cut:], y[cut:]))
     lengths = [len(y) for _, y in train]
-    return datasets.Dataset(
+    return Dataset(
         name=name,
         x_train=np.concatenate([x for x, _ in train]),
         y_train=np.concatenate([y for _, y in train]),

@@ -16,21 +16,14 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from fedjax_skew import errors
+from fedjax_skew.checks import whole
 from fedjax_skew.data import cache, datasets, images
+from fedjax_skew.data.catalog import REGISTRY
+from fedjax_skew.data.dataset import Dataset, channel_statistics
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*)(?:/([A-Za-z0-9_.\-]+))?(?::(\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _BLOCK = 2000
-
-# Channel means of the published training images, to notice a directory with other content.
-_MEANS = {
-    "mnist": (0.1307,),
-    "fashion_mnist": (0.2860,),
-    "cifar10": (0.4914, 0.4822, 0.4465),
-    "cifar100": (0.5071, 0.4865, 0.4409),
-    "svhn_cropped": (0.4377, 0.4438, 0.4728),
-}
 
 
 def load(
@@ -38,7 +31,7 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
-) -> datasets.Dataset:
+) -> Dataset:
     """Reads a TFDS image classification dataset.
 
     The training split is ``train``; the test split is ``test``, or ``validation`` where a dataset
@@ -55,13 +48,9 @@ def load(
     """
     match = _NAME.fullmatch(name)
     if not match:
-        raise errors.unknown("dataset.name", name, datasets.names())
-    if image_size is not None and (
-        isinstance(image_size, bool)
-        or not isinstance(image_size, (int, np.integer))
-        or not 1 <= image_size <= 4096
-    ):
-        raise ValueError(f"dataset.image_size={image_size!r} must be an integer in 1..4096.")
+        raise datasets.unknown(name)
+    if image_size is not None:
+        whole(1, 4096).check("dataset.image_size", image_size)
     root = Path(data_dir).expanduser() if data_dir else default_dir()
     folder = _find(name, root, *match.groups())
     facts = cache.file_facts(sorted(p for p in folder.iterdir() if p.is_file()), folder)
@@ -73,23 +62,20 @@ def load(
     key = cache.fingerprint(["tfds", name, image_size, [f[:2] for f in facts], *metadata])
     size = None if image_size is None else (int(image_size), int(image_size))
     dataset = cache.fetch(name, key, lambda: _decode(name, folder, root, size), cache_dir)
-    known = _MEANS.get(name.split(":")[0])
-    if known and not np.allclose(dataset.mean, known, atol=0.005):
-        logging.warning(
-            "The images of %s in %s have the mean %s but the published ones have %s; the directory "
-            "seems "
-            "to hold something else.",
-            name,
-            folder,
-            tuple(round(m, 4) for m in dataset.mean),
-            known,
-        )
+    if image_size is None:
+        _check_mean(dataset, folder)
     return dataset
 
 
 def default_dir() -> Path:
     """Returns the directory TFDS itself would use."""
     return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
+def is_known(name: str) -> bool:
+    """Whether a name is registered or one of TFDS's, which is asked only if it is not."""
+    match = _NAME.fullmatch(name)
+    return name.split(":")[0] in REGISTRY or bool(match and _registered(match.group(1)))
 
 
 def is_prepared(name: str, data_dir: str | os.PathLike[str]) -> bool:
@@ -135,8 +121,8 @@ def _find(name: str, root: Path, dataset: str, config: str | None, version: str 
             f"dataset.name={name!r} needs a configuration; prepared under {base}: "
             f"{', '.join(f'{dataset}/{c}' for c in configs)}."
         )
-    if name not in datasets.names() and not _registered(dataset):
-        raise errors.unknown("dataset.name", name, datasets.names())
+    if not is_known(name):
+        raise datasets.unknown(name)
     raise ValueError(
         f"dataset.name={name!r} is not prepared: no dataset_info.json was found in "
         f"{base / (version or '<version>')}; make it with: {prepare_command(name, root)}"
@@ -151,7 +137,7 @@ def _registered(dataset: str) -> bool:
         return False
 
 
-def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -> datasets.Dataset:
+def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -> Dataset:
     tfds = import_tfds()
     try:
         info = tfds.builder_from_directory(folder).info
@@ -182,27 +168,46 @@ def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -
             records = tfds.builder_from_directory(folder).as_data_source(
                 split=split, decoders={keys[0]: tfds.decode.SkipDecoding()}
             )
-            arrays[f"x_{part}"], arrays[f"y_{part}"] = _read_split(records, keys, image.shape, size)
+            arrays[f"x_{part}"], arrays[f"y_{part}"] = _read_split(
+                f"{name} ({split})", records, keys, image.shape, size
+            )
         except NotImplementedError:
             raise ValueError(
                 f"dataset.name={name!r} in {folder} is stored as {info.file_format.value}, which "
-                "only TensorFlow "
-                "reads; prepare it as array_record in another directory with: "
+                "only TensorFlow reads; prepare it as array_record in another directory with: "
                 f"{prepare_command(name, '<another directory>')}"
             ) from None
         except Exception as error:  # The record reader raises RuntimeError, TFDS many kinds.
             raise _damaged(name, folder, root, error) from None
         if name.split("/")[0].split(":")[0] == "emnist":
             arrays[f"x_{part}"] = np.ascontiguousarray(arrays[f"x_{part}"].transpose(0, 2, 1, 3))
-    mean, std = datasets.channel_statistics(arrays["x_train"])
+    mean, std = channel_statistics(arrays["x_train"])
     names = tuple(label.names) if label.num_classes else ()
-    return datasets.Dataset(
+    return Dataset(
         name, num_classes=label.num_classes, mean=mean, std=std, class_names=names, **arrays
     )
 
 
+def _check_mean(dataset: Dataset, folder: Path) -> None:
+    """Warns if the images have another mean than the published ones."""
+    info = datasets.find(dataset.name.split(":")[0])
+    if info is not None and info.mean and not np.allclose(dataset.mean, info.mean, atol=0.005):
+        logging.warning(
+            "The images of %s in %s have the mean %s but the published ones have %s; the directory "
+            "seems to hold something else.",
+            dataset.name,
+            folder,
+            tuple(round(m, 4) for m in dataset.mean),
+            info.mean,
+        )
+
+
 def _read_split(
-    records: Any, keys: tuple[str, str], shape: Any, size: tuple[int, int] | None
+    title: str,
+    records: Any,
+    keys: tuple[str, str],
+    shape: Any,
+    size: tuple[int, int] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     count, channels = len(records), shape[-1] or 3
     x = np.empty((count, *(size or shape[:2]), channels), np.uint8)
@@ -217,16 +222,15 @@ def _read_split(
         (start, records.__getitems__(list(range(start, min(start + _BLOCK, count)))))
         for start in range(0, count, _BLOCK)
     )
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, images.progress(title, count) as bar:
         for _ in pool.map(work, blocks):
-            pass
+            bar.update(min(_BLOCK, count - bar.n))
     return x, y
 
 
 def _damaged(name: str, folder: Path, root: Path, error: Exception) -> ValueError:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return ValueError(
-        f"dataset.name={name!r} in {folder} is damaged ({reason}); delete that directory and make "
-        "it again "
-        f"with: {prepare_command(name, root)}"
+        f"dataset.name={name!r} in {folder} is damaged ({reason}); delete that directory and "
+        f"prepare it again with: {prepare_command(name, root)}"
     )

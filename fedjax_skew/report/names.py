@@ -1,4 +1,6 @@
-"""How names of methods, data sets and metrics are written in tables and figures."""
+"""How names of methods, datasets and metrics are written in tables and figures."""
+
+from fedjax_skew.data import datasets
 
 _METHODS = {
     "centralized": "Centralised",
@@ -39,23 +41,6 @@ _METHODS = {
     "pfedme": "pFedMe",
     "scaffold": "SCAFFOLD",
 }
-_DATASETS = {
-    "cifar10": "CIFAR-10",
-    "cifar10_lt": "CIFAR-10-LT",
-    "cifar100": "CIFAR-100",
-    "cifar100_lt": "CIFAR-100-LT",
-    "emnist": "EMNIST",
-    "emnist/balanced": "EMNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "femnist": "FEMNIST",
-    "imagenet_subset12": "ImageNet-12",
-    "mini_imagenet": "mini-ImageNet",
-    "mnist": "MNIST",
-    "svhn": "SVHN",
-    "svhn_cropped": "SVHN",
-    "synthetic": "Synthetic",
-    "tiny_imagenet": "TinyImageNet",
-}
 _MODELS = {
     "dnn3": "MLP",
     "mobilenet_v2": "MobileNetV2",
@@ -93,7 +78,7 @@ def method(name: str) -> str:
 
 def dataset(name: str) -> str:
     """``"cifar10"`` becomes ``"CIFAR-10"``; unknown names stay as they are."""
-    return _DATASETS.get(name, name)
+    return datasets.title(name)
 
 
 def model(name: str) -> str:

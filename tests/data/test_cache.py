@@ -5,12 +5,13 @@ import os
 import numpy as np
 import pytest
 
-from fedjax_skew.data import cache, datasets
+from fedjax_skew.data import cache
+from fedjax_skew.data.dataset import Dataset
 
 
 def make(value=1):
     x = np.full((4, 2, 2, 1), value, np.uint8)
-    return datasets.Dataset("d", x, np.zeros(4, np.int32), x, np.zeros(4, np.int32), 2,
+    return Dataset("d", x, np.zeros(4, np.int32), x, np.zeros(4, np.int32), 2,
                           np.arange(4, dtype=np.int32), (0.5,), (1.0,), ("a", "b"))  # fmt: skip
 
 

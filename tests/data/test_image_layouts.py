@@ -1,12 +1,11 @@
 """Readers of published layouts, on tiny fakes of them."""
 
-import json
-
 import numpy as np
 import pytest
 from PIL import Image
 
-from fedjax_skew.data import datasets, partition
+from fedjax_skew.data import datasets
+from fedjax_skew.data.catalog import REGISTRY
 
 
 def picture(path, value, size=(64, 64), mode="RGB"):
@@ -21,77 +20,6 @@ def load(tmp_path):
         return datasets.load(name, cache_dir=tmp_path / "cache", **options)
 
     return call
-
-
-def leaf_file(path, users):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {
-        "users": list(users),
-        "num_samples": [len(y) for _, y in users.values()],
-        "user_data": {u: {"x": np.asarray(x).tolist(), "y": y} for u, (x, y) in users.items()},
-    }
-    path.write_text(json.dumps(content))
-
-
-def leaf_images(count, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (count, 784)) / 255
-
-
-def make_femnist(root):
-    x = leaf_images(6)
-    leaf_file(root / "train/all_data_0.json", {"w9": (x[:2], [0, 61]), "w1": (x[2:3], [5])})
-    leaf_file(root / "train/all_data_1.json", {"w5": (x[3:6], [1, 1, 2])})
-    leaf_file(root / "test/all_data_0.json", {"w9": (x[:1], [0]), "w5": (x[:1], [3])})
-    return x
-
-
-@pytest.mark.parametrize("place", [".", "femnist", "femnist/data", "downloads/manual/femnist"])
-def test_femnist_has_writers_as_clients(tmp_path, load, place):
-    x = make_femnist(tmp_path / place)
-    dataset = load("femnist")
-    assert dataset.num_classes == 62
-    np.testing.assert_array_equal(dataset.x_train, np.rint(x * 255).reshape(6, 28, 28, 1))
-    np.testing.assert_array_equal(dataset.y_train, [0, 61, 5, 1, 1, 2])
-    np.testing.assert_array_equal(dataset.client_ids, [2, 2, 0, 1, 1, 1])
-    np.testing.assert_array_equal(dataset.y_test, [0, 3])
-    result = partition.partition(
-        "natural",
-        dataset.y_train,
-        num_clients=3,
-        num_classes=62,
-        seed=0,
-        client_ids=dataset.client_ids,
-    )
-    np.testing.assert_array_equal(np.diff(result.offsets), [1, 3, 2])
-
-
-@pytest.mark.parametrize(
-    "users",
-    [
-        {"w": (leaf_images(2), [0])},
-        {"w": (leaf_images(1), [62])},
-        {"w": (leaf_images(1), [0.5])},
-        {"w": (leaf_images(1) + 1, [0])},
-        {"w": (np.full((1, 784), np.nan), [0])},
-        {"w": (leaf_images(1)[:, :-1], [0])},
-        {"w": ([], [])},
-    ],
-)
-def test_malformed_femnist_is_one_sentence(tmp_path, load, users):
-    make_femnist(tmp_path)
-    for file in (tmp_path / "train").iterdir():
-        file.unlink()
-    leaf_file(tmp_path / "train/a.json", users)
-    with pytest.raises(ValueError, match=r"a\.json|no samples") as caught:
-        load("femnist")
-    assert "\n" not in str(caught.value)
-
-
-def test_broken_json_is_named(tmp_path, load):
-    make_femnist(tmp_path)
-    (tmp_path / "train/b.json").write_text('{"users": [')
-    with pytest.raises(ValueError, match=r"b\.json cannot be read"):
-        load("femnist")
 
 
 def make_tiny_imagenet(root):
@@ -232,7 +160,7 @@ def test_imagenet_subset_needs_twelve_classes_or_their_names(tmp_path, load):
         load("imagenet_subset12", synsets=[*chosen[:-1], "n77"])
 
 
-@pytest.mark.parametrize("name", datasets.OWN_LAYOUTS)
+@pytest.mark.parametrize("name", [i.name for i in REGISTRY.values() if i.source == "layout"])
 def test_missing_layouts_say_what_where_and_how(tmp_path, load, name):
     with pytest.raises(ValueError) as caught:
         load(name)

@@ -94,7 +94,7 @@ def test_natural_partition_follows_the_clients():
         ("synthetic", {"num_clients": 0}, "num_clients=0"),
         ("synthetic", {"num_clients": 1.5}, "num_clients=1.5"),
         ("synthetic", {"seed": -1}, "seed=-1"),
-        ("synthetic", {"num_client": 3}, "options are: num_clients"),
+        ("synthetic", {"num_client": 3}, "num_client=3 does not apply"),
         ("synthetic", {"path": "x.npz"}, r"dataset\.path"),
     ],
 )

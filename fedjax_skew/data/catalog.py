@@ -1,0 +1,210 @@
+"""The registry of datasets: one entry per dataset holds everything the project knows about it.
+
+To add a dataset, add its entry here, or call :func:`register` from your own code. A reader is a
+function that returns a ``Dataset``; it declares what it needs of ``name``, ``data_dir``, ``path``,
+``seed``, ``num_clients`` and its own options in its signature. Readers named by text are imported
+when they are used, so that listing datasets stays cheap.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from fedjax_skew.data.dataset import Dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetInfo:
+    """The facts about one dataset.
+
+    Attributes:
+        name: the name it is loaded by.
+        title: how it is written in tables and figures.
+        about: one line about its content and origin.
+        reader: a function that returns a ``Dataset``, or ``"module:function"``.
+        source: ``tfds``, a published ``layout`` of files to be downloaded by hand, or ``none`` if
+            nothing has to be prepared.
+        num_train: number of training samples; 0 if the data decides.
+        num_test: number of test samples.
+        shape: shape of one sample.
+        num_classes: number of classes.
+        mean: channel means of the published training images, or ``()``.
+        archive: name of the published archive without its suffix.
+        aliases: names that papers use for it, and how they are written.
+    """
+
+    name: str
+    title: str
+    about: str
+    reader: Callable[..., Dataset] | str = "tfds_source:load"
+    source: Literal["tfds", "layout", "none"] = "tfds"
+    num_train: int = 0
+    num_test: int = 0
+    shape: tuple[int, ...] = ()
+    num_classes: int = 0
+    mean: tuple[float, ...] = ()
+    archive: str = ""
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def description(self) -> str:
+        """One line: what it is, how large, and where it comes from."""
+        origin = {"tfds": "TFDS", "layout": "published files", "none": ""}[self.source]
+        words = [origin, self.about]
+        if self.num_train:
+            words.append(f"{self.num_train:,} + {self.num_test:,} samples")
+            words.append("x".join(map(str, self.shape)))
+        if self.num_classes:
+            words.append(f"{self.num_classes} classes")
+        return ", ".join(word for word in words if word)
+
+
+REGISTRY: dict[str, DatasetInfo] = {}
+
+
+def register(info: DatasetInfo) -> None:
+    """Adds a dataset, so that every configuration can name it."""
+    if info.name in REGISTRY:
+        raise ValueError(f"The dataset {info.name!r} is registered already.")
+    REGISTRY[info.name] = info
+
+
+for _info in (
+    DatasetInfo(
+        "synthetic",
+        "Synthetic",
+        "Synthetic(lambda, mu) with natural clients, written synthetic(0.5,0.5)",
+        reader="synthetic:load",
+        source="none",
+        num_train=75_000,
+        num_test=8_500,
+        shape=(60,),
+        num_classes=10,
+    ),
+    DatasetInfo(
+        "npz",
+        "npz",
+        "your own .npz file (dataset.path) with x_train, y_train, x_test, y_test [, client_ids]",
+        reader="npz:load",
+        source="none",
+    ),
+    DatasetInfo(
+        "leaf",
+        "LEAF",
+        "your own LEAF JSON files (dataset.path) with users and user_data, natural clients",
+        reader="leaf:load",
+        source="none",
+    ),
+    DatasetInfo(
+        "mnist",
+        "MNIST",
+        "digits",
+        num_train=60_000,
+        num_test=10_000,
+        shape=(28, 28, 1),
+        num_classes=10,
+        mean=(0.1307,),
+    ),
+    DatasetInfo(
+        "fashion_mnist",
+        "Fashion-MNIST",
+        "clothes",
+        num_train=60_000,
+        num_test=10_000,
+        shape=(28, 28, 1),
+        num_classes=10,
+        mean=(0.2860,),
+    ),
+    DatasetInfo(
+        "emnist/balanced",
+        "EMNIST",
+        "characters, turned upright",
+        num_train=112_800,
+        num_test=18_800,
+        shape=(28, 28, 1),
+        num_classes=47,
+        aliases={"emnist": "EMNIST"},
+    ),
+    DatasetInfo(
+        "cifar10",
+        "CIFAR-10",
+        "photographs",
+        num_train=50_000,
+        num_test=10_000,
+        shape=(32, 32, 3),
+        num_classes=10,
+        mean=(0.4914, 0.4822, 0.4465),
+        aliases={"cifar10_lt": "CIFAR-10-LT"},
+    ),
+    DatasetInfo(
+        "cifar100",
+        "CIFAR-100",
+        "photographs",
+        num_train=50_000,
+        num_test=10_000,
+        shape=(32, 32, 3),
+        num_classes=100,
+        mean=(0.5071, 0.4865, 0.4409),
+        aliases={"cifar100_lt": "CIFAR-100-LT"},
+    ),
+    DatasetInfo(
+        "svhn_cropped",
+        "SVHN",
+        "house numbers",
+        num_train=73_257,
+        num_test=26_032,
+        shape=(32, 32, 3),
+        num_classes=10,
+        mean=(0.4377, 0.4438, 0.4728),
+        aliases={"svhn": "SVHN"},
+    ),
+    DatasetInfo(
+        "femnist",
+        "FEMNIST",
+        "LEAF's characters with their writers as natural clients (sizes of about 100 writers)",
+        reader="leaf:load_femnist",
+        source="layout",
+        num_train=20_000,
+        num_test=4_000,
+        shape=(28, 28, 1),
+        num_classes=62,
+        archive="femnist",
+    ),
+    DatasetInfo(
+        "tiny_imagenet",
+        "TinyImageNet",
+        "TinyImageNet-200 folders",
+        reader="image_folders:load_tiny_imagenet",
+        source="layout",
+        num_train=100_000,
+        num_test=10_000,
+        shape=(64, 64, 3),
+        num_classes=200,
+        archive="tiny-imagenet-200",
+    ),
+    DatasetInfo(
+        "mini_imagenet",
+        "mini-ImageNet",
+        "CSV splits or folders",
+        reader="image_folders:load_mini_imagenet",
+        source="layout",
+        num_train=50_000,
+        num_test=5_000,
+        shape=(84, 84, 3),
+        num_classes=100,
+        archive="mini-imagenet",
+    ),
+    DatasetInfo(
+        "imagenet_subset12",
+        "ImageNet-12",
+        "12 ImageNet synset folders, resized",
+        reader="image_folders:load_imagenet_subset12",
+        source="layout",
+        num_train=15_600,
+        num_test=600,
+        shape=(64, 64, 3),
+        num_classes=12,
+        archive="imagenet_subset12",
+    ),
+):
+    register(_info)
