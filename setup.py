@@ -33,7 +33,7 @@ setup(
         "matplotlib>=3.8",
         "ml_collections>=0.1.1",
         "numpy>=1.26",
-        "optax>=0.2.4",
+        "optax>=0.2.5",
         "orbax-checkpoint>=0.11.5",
         "pillow>=10.0",
         "scikit-learn>=1.3",

@@ -14,9 +14,9 @@ from absl import app, flags, logging
 
 import configs
 from fedjax_skew.config import default_config
-from fedjax_skew.core import rundir
 from fedjax_skew.errors import unknown
-from fedjax_skew.train import Diverged, Interrupted
+from fedjax_skew.runs import rundir
+from fedjax_skew.runs.train import Diverged, Interrupted
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2

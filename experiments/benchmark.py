@@ -30,9 +30,9 @@ from experiments.bench.workloads import (
     make_problem,
 )
 from experiments.flops import matmul_peak
-from fedjax_skew.core.problem import build
 from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.errors import unknown
+from fedjax_skew.simulation.problem import build
 
 LONG_SECONDS = 20.0
 PEERS = ("torch", "loop", "vmap", "pfl")
@@ -99,7 +99,7 @@ def _peer(peer: str, name: str, problem) -> Any:
     if peer == "loop":
         return JittedLoop(problem)
     if peer == "vmap":
-        cohort = problem.facts.cohort_size
+        cohort = problem.info.cohort_size
         plain = {"conv": "xla", "clients_per_chunk": cohort, "num_devices": 1}
         return Ours(make_problem(WORKLOADS[name], **plain))
     if peer == "pfl" and name != "pfl_cnn":

@@ -18,9 +18,9 @@ from configs.common import fit_phases
 from experiments import scale as scale_rules
 from fedjax_skew import errors, methods
 from fedjax_skew.config import used_hparams
-from fedjax_skew.core import rundir
 from fedjax_skew.report import collect, reference, store
 from fedjax_skew.report.tables import Table
+from fedjax_skew.runs import rundir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +168,9 @@ def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
     marks: dict[str, tuple[str, ...]] = {}
     for cell in cells:
         method = methods.build(cell.config.method, used_hparams(cell.config))
-        kinds = [kind for kind in ("labelled", "unlabelled") if getattr(method, kind)]
+        kinds = [
+            kind for kind in ("labelled", "unlabelled") if getattr(method, f"needs_{kind}_data")
+        ]
         if kinds:
             for row in cell.run.rows:
                 marks[row.row] = (f"Trains on {' and '.join(kinds)} data on the server.",)

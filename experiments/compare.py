@@ -16,8 +16,8 @@ from ml_collections import config_flags
 
 from experiments import app
 from fedjax_skew import methods
-from fedjax_skew.core import rundir
-from fedjax_skew.train import Diverged, train_and_evaluate
+from fedjax_skew.runs import rundir
+from fedjax_skew.runs.train import Diverged, train_and_evaluate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
 _WORKDIR = flags.DEFINE_string("workdir", "runs/compare", "One directory a method goes here.")

@@ -19,11 +19,11 @@ import numpy as np
 from experiments import flops
 from fedjax_skew import models
 from fedjax_skew.config import default_config, used_hparams
-from fedjax_skew.core import problem
-from fedjax_skew.core.round import run_round
 from fedjax_skew.data import datasets
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine.round import run_round
 from fedjax_skew.methods import build as build_method
+from fedjax_skew.simulation import problem
 
 _COMPILE_SECONDS = 15.0
 # Share of the matmul peak that training reaches where no finished run says better.
@@ -72,7 +72,7 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     extra = _method(config.method, _freeze(used_hparams(config)), min(cohort, 8))
     training = 3 * forward * (samples * extra.passes + extra.server_steps * config.batch_size)
     scored = size.test + (size.train if config.eval_train else 0)
-    then = build_method(config.method, used_hparams(config)).then
+    then = build_method(config.method, used_hparams(config)).next_phase
     # A second phase trains little beside the first.
     work = training * (then.rounds if then else config.rounds)
     work = config.num_seeds * (work + forward * scored * config.rounds / config.eval_every)
@@ -81,7 +81,7 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
         (size.train + size.test) * math.prod(size.shape) * size.itemsize
         + chunk * (4 * params + config.batch_size * activations)
         + config.num_seeds * params * (2 + extra.kept * config.num_clients)
-        + config.num_seeds * params * (cohort if extra.client_models else 0)
+        + config.num_seeds * params * (cohort if extra.needs_client_models else 0)
         + config.num_seeds * params * (config.num_clients if config.keep_momentum else 0)
     )
     return Cost(work, memory)
@@ -105,7 +105,7 @@ class _Extra(NamedTuple):
     passes: float
     server_steps: float
     kept: float
-    client_models: bool
+    needs_client_models: bool
 
 
 @functools.cache
@@ -131,7 +131,7 @@ def _method(name: str, hparams: tuple, cohort: int) -> _Extra:
         passes=max(own.looped / plain.looped, 1.0),
         server_steps=max(own.plain - plain.plain, 0.0) / step,
         kept=kept,
-        client_models=method.client_models,
+        needs_client_models=method.needs_client_models,
     )
 
 
@@ -156,8 +156,8 @@ def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
     zeros = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), shapes)
     state = problem.phase_state(made, phase, *zeros)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
-    kept = sum(leaf.nbytes for leaf in jax.tree.leaves(state.kept)) / cohort
-    traced = jax.make_jaxpr(functools.partial(run_round, phase.work))(state, made.data, made.keys)
+    kept = sum(leaf.nbytes for leaf in jax.tree.leaves(state.clients)) / cohort
+    traced = jax.make_jaxpr(functools.partial(run_round, phase.spec))(state, made.data, made.keys)
     return flops.count(traced.jaxpr), kept / size
 
 

@@ -17,9 +17,9 @@ import tqdm
 
 from experiments.cells import Cell
 from fedjax_skew.config import default_config
-from fedjax_skew.core import rundir
 from fedjax_skew.report import store
-from fedjax_skew.train import Interrupted, train_and_evaluate
+from fedjax_skew.runs import rundir
+from fedjax_skew.runs.train import Interrupted, train_and_evaluate
 
 
 def config_from(values: dict[str, Any]) -> ml_collections.ConfigDict:

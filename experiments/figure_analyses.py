@@ -17,16 +17,17 @@ import optax
 
 from experiments.cells import Cell
 from fedjax_skew import trees
-from fedjax_skew.core import checkpoint, problem, rundir
-from fedjax_skew.core.evaluate import batches, score_models
-from fedjax_skew.core.inspect import local_models
-from fedjax_skew.core.mesh import replicate
-from fedjax_skew.core.problem import Problem
-from fedjax_skew.core.round import RoundWork, State, run_round
 from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine.evaluate import batches, score_models
+from fedjax_skew.engine.local_eval import local_models
+from fedjax_skew.engine.mesh import replicate
+from fedjax_skew.engine.round import RoundSpec, State, run_round
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import Round, ServerResult, average
 from fedjax_skew.metrics import classification
+from fedjax_skew.runs import checkpoint, rundir
+from fedjax_skew.simulation import problem
+from fedjax_skew.simulation.problem import Problem
 
 Arrays = dict[str, np.ndarray]
 
@@ -57,13 +58,13 @@ def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
 
     def compute() -> Arrays:
         made, state, keys = _next_round(cell, method, local_epochs)
-        work = made.phases[-1].work
+        spec = made.phases[-1].spec
         dataset = made.dataset
-        count = work.mesh.devices.size
+        count = spec.mesh.devices.size
         test = batches(dataset.x_test, dataset.y_test, cell.config.eval_batch_size, count)
 
         def scores(state, data, test):
-            new, local = _one_round(work, state, data, keys)
+            new, local = _one_round(spec, state, data, keys)
             models = jax.tree.map(
                 lambda old, new, local: jnp.concatenate([old[:, None], new[:, None], local], 1),
                 (state.params, state.stats),
@@ -71,7 +72,7 @@ def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
                 local,
             )
             flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
-            found = score_models(work, flat, test).confusion
+            found = score_models(spec, flat, test).confusion
             return found.reshape(len(made.seeds), -1, *found.shape[1:])
 
         found = jax.jit(scores)(state, made.data, test)
@@ -112,13 +113,13 @@ def features(
         model: Any = (state.params, state.stats)
         if client >= 0:
             who = jnp.array([client], jnp.int32)
-            rows = state._replace(kept=jax.tree.map(lambda a: a[:, who], state.kept))
-            trained = jax.jit(functools.partial(local_models, phase.work))(
+            rows = state._replace(clients=jax.tree.map(lambda a: a[:, who], state.clients))
+            trained = jax.jit(functools.partial(local_models, phase.spec))(
                 rows, made.data, keys, who
             )
             model = jax.tree.map(lambda a: a[:, 0], trained)
         labels = made.dataset.y_test
-        ids = _balanced(labels, made.facts.num_classes, per_class)
+        ids = _balanced(labels, made.info.num_classes, per_class)
         forward = jax.jit(lambda model, x: phase.model.apply(*model, x)[0].features)
         found = forward(trees.index(model, 0), jnp.asarray(made.dataset.x_test[ids]))
         return dict(features=found, labels=labels[ids])
@@ -142,7 +143,7 @@ def retrained_blocks(
 
     def compute() -> Arrays:
         made, state = restored(cell)
-        model, classes = made.phases[-1].model, made.facts.num_classes
+        model, classes = made.phases[-1].model, made.info.num_classes
         x, labels = jnp.asarray(made.data.x), jnp.asarray(made.data.labels)
         test = jnp.asarray(made.dataset.x_test), jnp.asarray(made.dataset.y_test)
 
@@ -201,7 +202,7 @@ def restored(cell: Cell) -> tuple[Problem, State]:
     config.num_devices = 1
     config.dataset.placement = config.state_placement = "device"
     made = problem.build(config)
-    mesh = made.phases[0].work.mesh
+    mesh = made.phases[0].spec.mesh
     like = replicate(problem.initial_state(made), mesh)
     found = checkpoint.restore(cell.directory / "checkpoints", lambda round_: like)
     if found is None or found[0] != cell.config.rounds:
@@ -221,7 +222,7 @@ def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, St
     if local_epochs:
         config.local_epochs, config.local_steps = local_epochs, 0
     other = problem.build(config, dataset=made.dataset)
-    mesh = other.phases[0].work.mesh
+    mesh = other.phases[0].spec.mesh
     if method and method != cell.config.method:
         fresh = problem.phase_state(other, other.phases[-1], state.params, state.stats)
         state = replicate(fresh._replace(round=state.round), mesh)
@@ -229,10 +230,10 @@ def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, St
 
 
 def _one_round(
-    work: RoundWork, state: State, data: FederatedData, keys: jax.Array
+    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array
 ) -> tuple[State, Any]:
     """The next state, and the clients' models ``[S, K, ...]`` of which it is made."""
-    method = work.local.method
+    method = spec.local.method
 
     def server(rnd: Round) -> ServerResult:
         new = (method.server or average)(rnd)
@@ -240,9 +241,9 @@ def _one_round(
         local = jax.tree.map(lambda a: a[order], (rnd.client_params, rnd.client_stats))
         return ServerResult(new.params, new.stats, local)
 
-    seen = dataclasses.replace(method, client_models=True, server=server)
-    local = dataclasses.replace(work.local, method=seen)
-    new, _ = run_round(dataclasses.replace(work, local=local), state, data, keys)
+    seen = dataclasses.replace(method, needs_client_models=True, server=server)
+    local = dataclasses.replace(spec.local, method=seen)
+    new, _ = run_round(dataclasses.replace(spec, local=local), state, data, keys)
     return new, new.server
 
 

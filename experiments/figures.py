@@ -10,8 +10,8 @@ from configs.figures import Figure
 from experiments import figure_drawings
 from experiments.cells import Cell, machines, module, scaled_sentences
 from experiments.figure_drawings import Item
-from fedjax_skew.core import rundir
 from fedjax_skew.report import style
+from fedjax_skew.runs import rundir
 
 UNTRAINED = ("partitions",)  # kinds that look at partitions only
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from experiments import app
 from experiments.cells import Cell
 from experiments.executor import Progress, config_from, fail, pending, run_cell
-from fedjax_skew.core import rundir
 from fedjax_skew.report import store
-from fedjax_skew.train import Interrupted
+from fedjax_skew.runs import rundir
+from fedjax_skew.runs.train import Interrupted
 
 _POLL_SECONDS = 0.5
 _COUNT = "import jax; print(jax.default_backend(), jax.local_device_count())"

@@ -24,7 +24,7 @@ from experiments.executor import (
     stop_signals,
 )
 from fedjax_skew.report import store
-from fedjax_skew.train import Interrupted
+from fedjax_skew.runs.train import Interrupted
 
 _RETRIES = 10
 _ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -25,7 +25,7 @@ from absl import flags
 from experiments import app, cells, dry_run, executor, figures, scale
 from fedjax_skew import errors
 from fedjax_skew.report import collect, reference
-from fedjax_skew.train import Interrupted
+from fedjax_skew.runs.train import Interrupted
 
 _TABLE = flags.DEFINE_string("table", None, "Which table, <paper>/table<number>; see --list.")
 _FIGURE = flags.DEFINE_string("figure", None, "Or which figure, <paper>/figure<number>.")

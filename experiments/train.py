@@ -21,7 +21,7 @@ from ml_collections import config_flags
 from experiments import app
 from fedjax_skew import methods, models
 from fedjax_skew.data import datasets, partition
-from fedjax_skew.train import train_and_evaluate
+from fedjax_skew.runs.train import train_and_evaluate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")

@@ -249,7 +249,7 @@ def check(
     method = method or methods.build(config.method, used_hparams(config))
     labelled = config.server_data.labelled > 0
     unlabelled = config.server_data.unlabelled > 0 or config.server_data.unlabelled_dataset
-    if method.labelled and not labelled:
+    if method.needs_labelled_data and not labelled:
         raise ValueError(
             f"method={method.name!r} trains on labelled server data, but server_data.labelled="
             f"{config.server_data.labelled}; set it to a fraction such as 0.05."
@@ -260,16 +260,17 @@ def check(
             f"server_data.labelled={config.server_data.labelled}; set it to a fraction such as "
             "0.05."
         )
-    if method.unlabelled and not unlabelled:
+    if method.needs_unlabelled_data and not unlabelled:
         raise ValueError(
             f"method={method.name!r} distils on unlabelled server data, but "
             f"server_data.unlabelled={config.server_data.unlabelled}; set it to a fraction such as "
             "0.1, or server_data.unlabelled_dataset to a dataset's name."
         )
-    if method.then is not None and config.rounds <= method.then.rounds:
+    if method.next_phase is not None and config.rounds <= method.next_phase.rounds:
         raise ValueError(
             f"rounds={config.rounds} leaves nothing for the second phase of {method.name}, which "
-            f"starts after {method.then.rounds} rounds; use more rounds or a shorter first phase."
+            f"starts after {method.next_phase.rounds} rounds; use more rounds or a shorter first "
+            "phase."
         )
     return method
 

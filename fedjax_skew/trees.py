@@ -1,4 +1,4 @@
-"""Arithmetic on pytrees of arrays."""
+"""Operations on pytrees of arrays that ``optax.tree`` does not have."""
 
 from typing import Any
 
@@ -6,44 +6,6 @@ import jax
 import jax.numpy as jnp
 
 PyTree = Any
-
-
-def add(a: PyTree, b: PyTree) -> PyTree:
-    """``a + b``."""
-    return jax.tree.map(jnp.add, a, b)
-
-
-def subtract(a: PyTree, b: PyTree) -> PyTree:
-    """``a - b``."""
-    return jax.tree.map(jnp.subtract, a, b)
-
-
-def scale(factor: jax.Array | float, a: PyTree) -> PyTree:
-    """``factor * a``."""
-    return jax.tree.map(lambda x: factor * x, a)
-
-
-def add_scaled(a: PyTree, factor: jax.Array | float, b: PyTree) -> PyTree:
-    """``a + factor * b``."""
-    return jax.tree.map(lambda x, y: x + factor * y, a, b)
-
-
-def zeros(a: PyTree) -> PyTree:
-    """Zeros of the same shapes."""
-    return jax.tree.map(jnp.zeros_like, a)
-
-
-def dot(a: PyTree, b: PyTree) -> jax.Array:
-    """Inner product over all entries."""
-    return sum(
-        (jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)),
-        start=jnp.float32(0),
-    )
-
-
-def norm(a: PyTree) -> jax.Array:
-    """Euclidean norm over all entries."""
-    return jnp.sqrt(dot(a, a))
 
 
 def select(pred: jax.Array, new: PyTree, old: PyTree) -> PyTree:

@@ -25,10 +25,10 @@ import numpy as np
 import pytest
 
 from fedjax_skew.config import default_config
-from fedjax_skew.core.mesh import replicate
-from fedjax_skew.core.problem import build, initial_state, next_phase
-from fedjax_skew.core.round import run_rounds
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine.mesh import replicate
+from fedjax_skew.engine.round import run_rounds
+from fedjax_skew.simulation.problem import build, initial_state, start_next_phase
 
 
 def pytest_configure(config):
@@ -127,17 +127,17 @@ def simulate(tiny_config, blobs):
             dataset=blobs if dataset is None else dataset,
             method=None if isinstance(method, str) else method,
         )
-        mesh = problem.phases[0].work.mesh
+        mesh = problem.phases[0].spec.mesh
         data, keys = replicate((problem.data, problem.keys), mesh)
         state = initial_state(problem) if state is None else replicate(state, mesh)
         reports = []
         for phase in problem.phases:
             length = phase.last - phase.first
-            fn = jax.jit(functools.partial(run_rounds, phase.work, length))
+            fn = jax.jit(functools.partial(run_rounds, phase.spec, length))
             state, report = fn(state, data, keys, jnp.int32(phase.last))
             reports.append(jax.tree.map(np.asarray, report))
             if phase is not problem.phases[-1]:
-                state = next_phase(problem, phase, state)
+                state = start_next_phase(problem, phase, state)
         return Simulation(problem, state, reports)
 
     return run

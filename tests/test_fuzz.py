@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from fedjax_skew import methods, models
 from fedjax_skew.config import RULES, default_config
-from fedjax_skew.core.problem import build
 from fedjax_skew.data import augment, partition
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.simulation.problem import build
 
 ROOT = pathlib.Path(__file__).parent.parent
 NUMBERS = (math.nan, math.inf, -1, -0.5, 0, 0.5, 3, 1e300, 2**31 - 1, 2**70)

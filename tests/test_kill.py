@@ -20,8 +20,8 @@ import orbax.checkpoint as ocp
 import pytest
 
 from configs.quickstart import get_config
-from fedjax_skew.core import checkpoint, rundir
-from fedjax_skew.train import train_and_evaluate
+from fedjax_skew.runs import checkpoint, rundir
+from fedjax_skew.runs.train import train_and_evaluate
 
 ROOT = pathlib.Path(__file__).parent.parent
 TIMES = ("seconds", "wall_seconds", "compile_seconds", "samples_per_second")

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_skew.core.problem import Problem, initial_state, make_model
-from fedjax_skew.core.programs import compile_rounds, device_arrays
 from fedjax_skew.losses import cross_entropy
+from fedjax_skew.simulation.problem import Problem, initial_state, make_model
+from fedjax_skew.simulation.programs import compile_rounds, device_arrays
 
 
 class Ours:
@@ -81,8 +81,8 @@ class JittedLoop:
 
 def client_batches(problem: Problem, rng: np.random.Generator):
     """The cohort of a round as lists of numpy batches, a client at a time."""
-    config, data, facts = problem.config, problem.data, problem.facts
-    for k in rng.choice(facts.num_clients, facts.cohort_size, replace=False):
+    config, data, info = problem.config, problem.data, problem.info
+    for k in rng.choice(info.num_clients, info.cohort_size, replace=False):
         ids = np.asarray(data.order[0, data.offsets[0, k] : data.offsets[0, k + 1]])
         batches: list[np.ndarray] = []
         while True:

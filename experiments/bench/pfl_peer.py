@@ -14,7 +14,7 @@ from pfl.model.pytorch import PyTorchModel
 from torch import nn
 
 from experiments.bench.torch_peer import make_module, pixels
-from fedjax_skew.core.problem import Problem
+from fedjax_skew.simulation.problem import Problem
 
 
 class _Module(nn.Module):
@@ -36,7 +36,7 @@ class PflRound:
     """One central iteration of federated averaging."""
 
     def __init__(self, problem: Problem):
-        config, data, facts = problem.config, problem.data, problem.facts
+        config, data, info = problem.config, problem.data, problem.info
         self.samples, self.rounds = 0, 0
         rng = np.random.default_rng(0)
 
@@ -46,7 +46,7 @@ class PflRound:
             labels = torch.from_numpy(data.labels[ids].astype(np.int64))
             return Dataset((pixels(problem.dataset, data.x[ids]), labels))
 
-        clients = FederatedDataset(client, lambda: int(rng.integers(facts.num_clients)))
+        clients = FederatedDataset(client, lambda: int(rng.integers(info.num_clients)))
         self.backend = SimulatedBackend(training_data=clients, val_data=clients)
         module = _Module(make_module(config.model))
         self.model = PyTorchModel(
@@ -60,7 +60,7 @@ class PflRound:
             local_learning_rate=config.client_lr,
             local_batch_size=config.batch_size,
         )
-        self.cohort_size = facts.cohort_size
+        self.cohort_size = info.cohort_size
 
     def round(self) -> int:
         """Trains a cohort and returns the samples it used."""

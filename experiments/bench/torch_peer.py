@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from experiments.bench.jax_peers import client_batches
-from fedjax_skew.core.problem import Problem
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.simulation.problem import Problem
 
 
 class _Block(nn.Module):

@@ -8,9 +8,9 @@ import ml_collections
 import numpy as np
 
 from fedjax_skew.config import default_config
-from fedjax_skew.core.problem import Problem, build
 from fedjax_skew.data import datasets
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.simulation.problem import Problem, build
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +118,8 @@ def make_dataset(workload: Workload) -> Dataset:
 
 def flops_per_sample(problem: Problem) -> float:
     """Floating point operations of one sample's gradient, counted by XLA on plain convolutions."""
-    from fedjax_skew.core.problem import make_model
     from fedjax_skew.losses import cross_entropy
+    from fedjax_skew.simulation.problem import make_model
 
     config = problem.config.copy_and_resolve_references()
     config.conv = "xla"

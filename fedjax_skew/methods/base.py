@@ -3,16 +3,16 @@
 A method is a frozen record of pure functions, each of which may be ``None`` (FedAvg's behaviour):
 
 ====================  ======================================================================
-objective             ``loss`` replaces cross-entropy, ``term`` is added to it
-local rule            ``step`` replaces one optimiser step, ``correct`` changes its gradient
-client                ``start``, ``before`` and ``finish`` frame local training
-server rule           ``weight`` and ``server`` make the next model, ``absorb`` the server's state
-evaluation            ``evaluated`` and ``predict`` for the global model, ``personal`` per client
+objective             ``loss`` replaces cross-entropy, ``regularizer`` is added to it
+local rule            ``step`` replaces one optimiser step, ``correct_gradient`` changes its gradient
+client                ``start``, ``before_training`` and ``make_upload`` frame local training
+server rule           ``weight`` and ``server`` make the next model, ``update_server_state`` the server's state
+evaluation            ``eval_model`` and ``predict`` for the global model, ``personal`` per client
 ====================  ======================================================================
 
 ``loss``, ``step``, ``start``, ``weight``, ``server`` and the evaluation hooks exist once; the
 others add up, so any objective goes with any local rule and any server rule (``composition.py``).
-State comes in two kinds. ``kept`` belongs to one client and is stored with a leading client axis;
+State comes in two kinds. ``client`` belongs to one client and is stored with a leading client axis;
 ``server`` is one pytree that every client may read. ``init`` creates both.
 """
 
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.models.functional import Model, Outputs
 
 PyTree = Any
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class RunInfo:
     """Numbers of the run that never change, known when the program is traced.
 
     ``keep_momentum`` says that clients keep the momentum of their last round.
@@ -61,11 +61,11 @@ class Facts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Setup:
+class InitContext:
     """What ``init`` may use, for one seed, on the host.
 
     Attributes:
-        facts: the run's constants.
+        info: the run's constants.
         model: the model's pure functions.
         params: initial global parameters.
         stats: initial running statistics.
@@ -73,7 +73,7 @@ class Setup:
         key: PRNG key of this seed for the method.
     """
 
-    facts: Facts
+    info: RunInfo
     model: Model
     params: PyTree
     stats: PyTree
@@ -81,11 +81,11 @@ class Setup:
     key: jax.Array
 
 
-class State(NamedTuple):
+class MethodState(NamedTuple):
     """Initial state of a method: the server's, and the template of one client's (or None)."""
 
     server: PyTree = None
-    kept: PyTree = None
+    client: PyTree = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Client:
     """One client in one round.
 
     Attributes:
-        facts: the run's constants.
+        info: the run's constants.
         model: the model's pure functions.
         params: global parameters at the start of the round.
         stats: global running statistics at the start of the round.
@@ -104,7 +104,7 @@ class Client:
         round: int32, from 0.
         lr: float32, the client learning rate of this round.
         key: PRNG key of (seed, round, client).
-        kept: this method's state kept by the client.
+        state: this method's state on the client, carried from round to round.
         server: this method's server state, as broadcast.
         fold: ``fold(fn, init, key=None, batches=0)`` runs ``carry = fn(carry, batch)`` once over
             the client's data, sorted by class or shuffled by ``key``, without augmentation; padded
@@ -113,7 +113,7 @@ class Client:
             class ``c`` with replacement; ``where`` is False if it has none.
     """
 
-    facts: Facts
+    info: RunInfo
     model: Model
     params: PyTree
     stats: PyTree
@@ -124,7 +124,7 @@ class Client:
     round: jax.Array
     lr: jax.Array
     key: jax.Array
-    kept: PyTree
+    state: PyTree
     server: PyTree
     fold: Callable[..., PyTree]
     sample_class: Callable[[jax.Array, jax.Array, int], Batch]
@@ -138,7 +138,7 @@ class Client:
 
 
 @dataclasses.dataclass(frozen=True)
-class View:
+class LossContext:
     """What an objective sees: one batch of one client.
 
     Attributes:
@@ -217,26 +217,26 @@ class LocalResult(NamedTuple):
         stats: local running statistics.
         start: the parameters it started from.
         scratch: this method's scratch at the end.
-        before: what ``before`` returned.
+        before_training: what ``before_training`` returned.
     """
 
     params: PyTree
     stats: PyTree
     start: PyTree
     scratch: PyTree
-    before: PyTree
+    before_training: PyTree
 
 
 class Upload(NamedTuple):
     """What a client leaves behind.
 
     Attributes:
-        kept: its new kept state (None leaves it unchanged).
+        state: its new state (None leaves it unchanged).
         stacked: small statistics, seen by the server with a leading ``[M]`` axis.
         summed: large statistics, seen by the server as their plain sum over the cohort.
     """
 
-    kept: PyTree = None
+    state: PyTree = None
     stacked: PyTree = None
     summed: PyTree = None
 
@@ -246,7 +246,7 @@ class Round:
     """What the server sees at the end of a round.
 
     Attributes:
-        facts, model: as for clients.
+        info, model: as for clients.
         params, stats: global model at the start of the round.
         mean_delta: weighted mean of ``local - start``.
         mean_stats: weighted mean of the running statistics.
@@ -257,14 +257,14 @@ class Round:
         class_counts: float32 ``[M, C]``.
         stacked: uploaded statistics ``[M, ...]``.
         summed: uploaded sums.
-        client_params, client_stats: ``[M, ...]`` if the method asks for ``client_models``.
+        client_params, client_stats: ``[M, ...]`` if the method asks for ``needs_client_models``.
         state: this method's server state.
         round, lr, key: as for clients; the key is the server's.
         labelled: ``(x [a, ...], labels [a])`` of the server, or None.
         unlabelled: ``x [u, ...]`` of the server, or None.
     """
 
-    facts: Facts
+    info: RunInfo
     model: Model
     params: PyTree
     stats: PyTree
@@ -297,15 +297,15 @@ class ServerResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What ``evaluated`` may use: the global model, all clients' data, the server's state.
+    """What ``eval_model`` may use: the global model, all clients' data, the server's state.
 
     Attributes:
-        facts, model, params, stats, state, key: as in ``Round``.
+        info, model, params, stats, state, key: as in ``Round``.
         sum_clients: ``sum_clients(fn)`` adds ``fn(client)`` up over all clients.
         final: bool, True after the last round.
     """
 
-    facts: Facts
+    info: RunInfo
     model: Model
     params: PyTree
     stats: PyTree
@@ -316,21 +316,21 @@ class Evaluation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Then:
+class NextPhase:
     """A later phase of a method with another state, and perhaps another model.
 
     Attributes:
         rounds: how many rounds the phase before it lasts.
         method: the method of the next phase.
         model: ``model(model) -> Model`` of the next phase.
-        transition: ``(setup, params, stats, server) -> (params, stats)`` for one seed; ``setup``
+        transition: ``(context, params, stats, server) -> (params, stats)`` for one seed; ``context``
             and ``server`` are those of the phase that ends.
     """
 
     rounds: int
     method: "Method"
     model: Callable[[Model], Model]
-    transition: Callable[[Setup, PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
+    transition: Callable[[InitContext, PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -339,54 +339,54 @@ class Method:
 
     Attributes:
         name: as in the registry.
-        loss: ``View -> scalar``, in place of mean cross-entropy.
-        term: ``View -> scalar``, added to the loss.
+        loss: ``LossContext -> scalar``, in place of mean cross-entropy.
+        regularizer: ``LossContext -> scalar``, added to the loss.
         scratch: ``Client -> pytree``, variables of one local training.
-        observe: ``View -> pytree``, the scratch after a batch.
-        correct: ``(gradient, params, Client) -> gradient``.
+        update_scratch: ``LossContext -> pytree``, the scratch after a batch.
+        correct_gradient: ``(gradient, params, Client) -> gradient``.
         step: ``Step -> StepResult``.
         num_batches: batches one step takes.
         start: ``Client -> (params, stats)`` local training starts from.
-        before: ``Client -> pytree``, work before local training, handed to ``finish``.
-        finish: ``(Client, LocalResult) -> Upload``.
+        before_training: ``Client -> pytree``, work before local training, handed to ``make_upload``.
+        make_upload: ``(Client, LocalResult) -> Upload``.
         weight: ``(Client, LocalResult) -> scalar`` aggregation weight, in place of ``num_samples``.
-        absorb: ``Round -> server state``, before ``server``.
+        update_server_state: ``Round -> server state``, before ``server``.
         server: ``Round -> ServerResult``.
-        init: ``Setup -> State``.
-        evaluated: ``Evaluation -> pytree`` handed to ``predict``, in place of ``(params, stats)``.
+        init: ``InitContext -> MethodState``.
+        eval_model: ``Evaluation -> pytree`` handed to ``predict``, in place of ``(params, stats)``.
         predict: ``(Model, pytree, x) -> Outputs`` of the evaluated model.
         personal: ``Client -> (params, stats)`` of the client's own model, as if a round began.
-        then: a later phase.
-        client_models: the server needs every client's model.
-        labelled: the server needs labelled data.
-        unlabelled: the server needs unlabelled data.
+        next_phase: a later phase.
+        needs_client_models: the server needs every client's model.
+        needs_labelled_data: the server needs labelled data.
+        needs_unlabelled_data: the server needs unlabelled data.
         head_bias: False if the method needs a head without bias.
         projection: width of the projection head the method needs, or 0.
         local_steps: local steps of the method itself, in place of the configuration's, or 0.
     """
 
     name: str
-    loss: Callable[[View], jax.Array] | None = None
-    term: Callable[[View], jax.Array] | None = None
+    loss: Callable[[LossContext], jax.Array] | None = None
+    regularizer: Callable[[LossContext], jax.Array] | None = None
     scratch: Callable[[Client], PyTree] | None = None
-    observe: Callable[[View], PyTree] | None = None
-    correct: Callable[[PyTree, PyTree, Client], PyTree] | None = None
+    update_scratch: Callable[[LossContext], PyTree] | None = None
+    correct_gradient: Callable[[PyTree, PyTree, Client], PyTree] | None = None
     step: Callable[[Step], StepResult] | None = None
     num_batches: int = 1
     start: Callable[[Client], tuple[PyTree, PyTree]] | None = None
-    before: Callable[[Client], PyTree] | None = None
-    finish: Callable[[Client, LocalResult], Upload] | None = None
+    before_training: Callable[[Client], PyTree] | None = None
+    make_upload: Callable[[Client, LocalResult], Upload] | None = None
     weight: Callable[[Client, LocalResult], jax.Array] | None = None
-    absorb: Callable[[Round], PyTree] | None = None
+    update_server_state: Callable[[Round], PyTree] | None = None
     server: Callable[[Round], ServerResult] | None = None
-    init: Callable[[Setup], State] | None = None
-    evaluated: Callable[[Evaluation], PyTree] | None = None
+    init: Callable[[InitContext], MethodState] | None = None
+    eval_model: Callable[[Evaluation], PyTree] | None = None
     predict: Callable[[Model, PyTree, jax.Array], Outputs] | None = None
     personal: Callable[[Client], tuple[PyTree, PyTree]] | None = None
-    then: Then | None = None
-    client_models: bool = False
-    labelled: bool = False
-    unlabelled: bool = False
+    next_phase: NextPhase | None = None
+    needs_client_models: bool = False
+    needs_labelled_data: bool = False
+    needs_unlabelled_data: bool = False
     head_bias: bool = True
     projection: int = 0
     local_steps: int = 0
@@ -404,4 +404,4 @@ def uniform(client: Client, result: LocalResult) -> jax.Array:
 
 def average(rnd: Round) -> ServerResult:
     """FedAvg's server: the weighted mean of the local models."""
-    return ServerResult(trees.add(rnd.params, rnd.mean_delta), rnd.mean_stats, rnd.state)
+    return ServerResult(optax.tree.add(rnd.params, rnd.mean_delta), rnd.mean_stats, rnd.state)

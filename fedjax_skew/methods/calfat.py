@@ -20,10 +20,13 @@ def calfat(*, scale: float = 10.0, uniform_weights: bool = True) -> Method:
     checks.positive("calfat", "scale", scale)
     checks.flag("calfat", "uniform_weights", uniform_weights)
 
-    def loss(view):
-        return view.mean(
+    def loss(context):
+        return context.mean(
             losses.calfat(
-                view.outputs.logits, view.batch.labels, view.client.class_counts, scale=scale
+                context.outputs.logits,
+                context.batch.labels,
+                context.client.class_counts,
+                scale=scale,
             )
         )
 

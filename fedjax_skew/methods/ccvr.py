@@ -61,7 +61,7 @@ def ccvr(
         )
         return with_head(evaluation.params, classifier)
 
-    def evaluated(evaluation: Evaluation):
+    def eval_model(evaluation: Evaluation):
         if every_evaluation:
             return calibrate(evaluation), evaluation.stats
         params = jax.lax.cond(
@@ -69,7 +69,7 @@ def ccvr(
         )
         return params, evaluation.stats
 
-    return Method("ccvr", evaluated=evaluated)
+    return Method("ccvr", eval_model=eval_model)
 
 
 def pooled_moments(evaluation: Evaluation) -> tuple[jax.Array, jax.Array, jax.Array]:

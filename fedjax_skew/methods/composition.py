@@ -6,12 +6,12 @@ from typing import Any
 
 from fedjax_skew.methods.base import (
     LocalResult,
+    LossContext,
     Method,
+    MethodState,
     Round,
     ServerResult,
-    State,
     Upload,
-    View,
 )
 
 # Parts that can exist only once, with the words an error uses for them.
@@ -21,7 +21,7 @@ _SINGLE = {
     "start": "the start of local training",
     "weight": "the aggregation weights",
     "server": "the server rule",
-    "evaluated": "the evaluated model",
+    "eval_model": "the evaluated model",
     "predict": "the evaluated model's prediction",
     "personal": "the personal model",
 }
@@ -39,7 +39,7 @@ def compose(parts: Sequence[Method]) -> Method:
     if len({p.name for p in parts}) < len(parts):
         raise ValueError(f"method={name!r} names a method twice; each may stand once.")
     for part in parts:
-        if part.then is not None:
+        if part.next_phase is not None:
             raise ValueError(
                 f"method={name!r}: {part.name} trains in phases and cannot be combined; "
                 f"use method={part.name!r} alone."
@@ -49,25 +49,25 @@ def compose(parts: Sequence[Method]) -> Method:
     def picks(field):
         return [p for p in parts if getattr(p, field) is not None]
 
-    def init(setup):
-        states = {p.name: p.init(setup) for p in picks("init")}
-        return State(
-            {n: s.server for n, s in states.items()}, {n: s.kept for n, s in states.items()}
+    def init(context):
+        states = {p.name: p.init(context) for p in picks("init")}
+        return MethodState(
+            {n: s.server for n, s in states.items()}, {n: s.client for n, s in states.items()}
         )
 
-    def term(view):
-        return sum(p.term(_view(view, p.name)) for p in picks("term"))
+    def regularizer(context):
+        return sum(p.regularizer(_context(context, p.name)) for p in picks("regularizer"))
 
     def scratch(client):
         return {p.name: p.scratch(_client(client, p.name)) for p in picks("scratch")}
 
-    def observe(view):
-        new = {p.name: p.observe(_view(view, p.name)) for p in picks("observe")}
-        return {**view.scratch, **new}
+    def update_scratch(context):
+        new = {p.name: p.update_scratch(_context(context, p.name)) for p in picks("update_scratch")}
+        return {**context.scratch, **new}
 
-    def correct(gradient, params, client):
-        for p in picks("correct"):
-            gradient = p.correct(gradient, params, _client(client, p.name))
+    def correct_gradient(gradient, params, client):
+        for p in picks("correct_gradient"):
+            gradient = p.correct_gradient(gradient, params, _client(client, p.name))
         return gradient
 
     def step(s):
@@ -82,17 +82,19 @@ def compose(parts: Sequence[Method]) -> Method:
             scratch = {**scratch, p.name: result.scratch}
         return result._replace(scratch=scratch)
 
-    def before(client):
-        return {p.name: p.before(_client(client, p.name)) for p in picks("before")}
+    def before_training(client):
+        return {
+            p.name: p.before_training(_client(client, p.name)) for p in picks("before_training")
+        }
 
-    def finish(client, result):
+    def make_upload(client, result):
         uploads = {
-            p.name: p.finish(_client(client, p.name), _result(result, p.name))
-            for p in picks("finish")
+            p.name: p.make_upload(_client(client, p.name), _result(result, p.name))
+            for p in picks("make_upload")
         }
         kept = {
-            n: k if n not in uploads or uploads[n].kept is None else uploads[n].kept
-            for n, k in (client.kept or {}).items()
+            n: k if n not in uploads or uploads[n].state is None else uploads[n].state
+            for n, k in (client.state or {}).items()
         }
         return Upload(
             kept,
@@ -100,8 +102,10 @@ def compose(parts: Sequence[Method]) -> Method:
             {n: u.summed for n, u in uploads.items()},
         )
 
-    def absorb(rnd):
-        new = {p.name: p.absorb(_round(rnd, p.name)) for p in picks("absorb")}
+    def update_server_state(rnd):
+        new = {
+            p.name: p.update_server_state(_round(rnd, p.name)) for p in picks("update_server_state")
+        }
         return {**(rnd.state or {}), **new}
 
     def server(rnd):
@@ -116,23 +120,23 @@ def compose(parts: Sequence[Method]) -> Method:
             _client(client, p.name), *(_result(r, p.name) for r in rest)
         )
 
-    def evaluated(evaluation):
-        p = single["evaluated"]
-        return p.evaluated(dataclasses.replace(evaluation, state=_own(evaluation.state, p.name)))
+    def eval_model(evaluation):
+        p = single["eval_model"]
+        return p.eval_model(dataclasses.replace(evaluation, state=_own(evaluation.state, p.name)))
 
-    def loss(view):
+    def loss(context):
         p = single["loss"]
-        return p.loss(_view(view, p.name))
+        return p.loss(_context(context, p.name))
 
     made: dict[str, Any] = {
         "init": init,
-        "term": term,
+        "regularizer": regularizer,
         "scratch": scratch,
-        "observe": observe,
-        "correct": correct,
-        "before": before,
-        "finish": finish,
-        "absorb": absorb,
+        "update_scratch": update_scratch,
+        "correct_gradient": correct_gradient,
+        "before_training": before_training,
+        "make_upload": make_upload,
+        "update_server_state": update_server_state,
     }
     ones: dict[str, Any] = {
         "loss": loss,
@@ -140,16 +144,16 @@ def compose(parts: Sequence[Method]) -> Method:
         "start": for_client("start"),
         "weight": for_client("weight"),
         "server": server,
-        "evaluated": evaluated,
+        "eval_model": eval_model,
         "predict": single["predict"] and single["predict"].predict,
         "personal": for_client("personal"),
     }
     return Method(
         name=name,
         num_batches=single["step"].num_batches if single["step"] else 1,
-        client_models=any(p.client_models for p in parts),
-        labelled=any(p.labelled for p in parts),
-        unlabelled=any(p.unlabelled for p in parts),
+        needs_client_models=any(p.needs_client_models for p in parts),
+        needs_labelled_data=any(p.needs_labelled_data for p in parts),
+        needs_unlabelled_data=any(p.needs_unlabelled_data for p in parts),
         head_bias=all(p.head_bias for p in parts),
         projection=max(p.projection for p in parts),
         local_steps=max(p.local_steps for p in parts),
@@ -176,18 +180,20 @@ def _own(tree, name: str):
 
 def _client(client, name: str):
     return dataclasses.replace(
-        client, kept=_own(client.kept, name), server=_own(client.server, name)
+        client, state=_own(client.state, name), server=_own(client.server, name)
     )
 
 
-def _view(view: View, name: str) -> View:
+def _context(context: LossContext, name: str) -> LossContext:
     return dataclasses.replace(
-        view, client=_client(view.client, name), scratch=_own(view.scratch, name)
+        context, client=_client(context.client, name), scratch=_own(context.scratch, name)
     )
 
 
 def _result(result: LocalResult, name: str) -> LocalResult:
-    return result._replace(scratch=_own(result.scratch, name), before=_own(result.before, name))
+    return result._replace(
+        scratch=_own(result.scratch, name), before_training=_own(result.before_training, name)
+    )
 
 
 def _round(rnd: Round, name: str) -> Round:

@@ -14,17 +14,17 @@ of the published code, is left out.
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
     Client,
     Evaluation,
     Method,
+    MethodState,
     PyTree,
     Round,
-    State,
     Upload,
     masked_mean,
 )
@@ -67,30 +67,30 @@ def creff(
     checks.positive("creff", "match_lr", match_lr)
     checks.positive("creff", "crt_lr", crt_lr)
 
-    def init(setup):
-        key_head, key_features = jax.random.split(setup.key)
-        dim, num_classes = setup.params["head"]["kernel"].shape
-        return State(
+    def init(context):
+        key_head, key_features = jax.random.split(context.key)
+        dim, num_classes = context.params["head"]["kernel"].shape
+        return MethodState(
             {
                 "features": jax.random.normal(key_features, (num_classes, ipc, dim)),
-                "head": new_head(key_head, setup.params["head"]),
+                "head": new_head(key_head, context.params["head"]),
             }
         )
 
-    def before(client: Client) -> PyTree:
+    def before_training(client: Client) -> PyTree:
         def of_class(c):
             key = jax.random.fold_in(client.key, c)
             batch = client.sample_class(key, c, sample_size * repeats)
             features = client.teacher(batch).features
             return head_gradient(client.server["head"], features, c, batch.where)
 
-        return jax.lax.map(of_class, jnp.arange(client.facts.num_classes))
+        return jax.lax.map(of_class, jnp.arange(client.info.num_classes))
 
-    def finish(client, result):
+    def make_upload(client, result):
         held = (client.class_counts > 0).astype(jnp.float32)
-        return Upload(summed={"gradients": result.before, "holders": held})
+        return Upload(summed={"gradients": result.before_training, "holders": held})
 
-    def absorb(rnd: Round):
+    def update_server_state(rnd: Round):
         state, holders = rnd.state, rnd.summed["holders"]
         target = jax.tree.map(
             lambda g: g / jnp.maximum(holders, 1).reshape(-1, *[1] * (g.ndim - 1)),
@@ -113,11 +113,16 @@ def creff(
         )
         return {"features": features, "head": retrained}
 
-    def evaluated(evaluation: Evaluation):
+    def eval_model(evaluation: Evaluation):
         return with_head(evaluation.params, evaluation.state["head"]), evaluation.stats
 
     return Method(
-        "creff", init=init, before=before, finish=finish, absorb=absorb, evaluated=evaluated
+        "creff",
+        init=init,
+        before_training=before_training,
+        make_upload=make_upload,
+        update_server_state=update_server_state,
+        eval_model=eval_model,
     )
 
 
@@ -173,7 +178,7 @@ def match(
 
     def body(features, _):
         gradient = jax.grad(mismatch)(features, classifier, target, known)
-        return trees.add_scaled(features, -lr, gradient), None
+        return optax.tree.add_scale(features, -lr, gradient), None
 
     return jax.lax.scan(body, features, None, length=steps)[0]
 

@@ -104,7 +104,7 @@ def fedbe(
 
     def server(rnd: Round) -> ServerResult:
         x = rnd.unlabelled
-        number, num_classes = x.shape[0], rnd.facts.num_classes
+        number, num_classes = x.shape[0], rnd.info.num_classes
         steps = epochs * -(-number // batch_size)
         sample_key, train_key, stats_key = jax.random.split(rnd.key, 3)
         params, stats = averaged(rnd)
@@ -142,17 +142,17 @@ def fedbe(
             take = (t >= start) & ((t - start) % swa_every == 0)
             taken = taken + take
             share = jnp.where(take, 1.0 / jnp.maximum(taken, 1), 0.0)
-            mean = trees.add_scaled(mean, share, trees.subtract(state.params, mean))
+            mean = optax.tree.add_scale(mean, share, optax.tree.sub(state.params, mean))
             return (state, mean, taken), None
 
         first = Trained(params, stats, optimizer.init(params))
         keys = jax.random.split(train_key, steps)
-        carry = (first, trees.zeros(params), jnp.float32(0))
+        carry = (first, optax.tree.zeros_like(params), jnp.float32(0))
         (last, student, _), _ = jax.lax.scan(body, carry, (jnp.arange(steps), keys))
         stats = _estimate_stats(rnd, student, last.stats, stats_key, batch_size)
         return unless_empty(rnd, ServerResult(student, stats, rnd.state))
 
-    return Method("fedbe", server=server, client_models=True, unlabelled=True)
+    return Method("fedbe", server=server, needs_client_models=True, needs_unlabelled_data=True)
 
 
 def sample_gaussian(rnd: Round, key: jax.Array, number: int, spread: float) -> PyTree:

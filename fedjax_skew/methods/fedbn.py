@@ -8,7 +8,7 @@ model that is evaluated carries the averages, and ``personal`` gives each client
 
 import jax
 
-from fedjax_skew.methods.base import Method, State, Upload
+from fedjax_skew.methods.base import Method, MethodState, Upload
 from fedjax_skew.models import norm_mask
 
 
@@ -24,15 +24,15 @@ def fedbn() -> Method:
 
     def own(client):
         leaves, structure = jax.tree.flatten(client.params)
-        kept, mask = iter(client.kept["norm"]), jax.tree.leaves(norm_mask(client.params))
+        kept, mask = iter(client.state["norm"]), jax.tree.leaves(norm_mask(client.params))
         leaves = [next(kept) if is_norm else p for p, is_norm in zip(leaves, mask, strict=True)]
-        return jax.tree.unflatten(structure, leaves), client.kept["stats"]
+        return jax.tree.unflatten(structure, leaves), client.state["stats"]
 
     return Method(
         "fedbn",
-        init=lambda setup: State(None, keep(setup.params, setup.stats)),
+        init=lambda context: MethodState(None, keep(context.params, context.stats)),
         start=own,
-        finish=lambda client, result: Upload(keep(result.params, result.stats)),
+        make_upload=lambda client, result: Upload(keep(result.params, result.stats)),
         personal=own,
     )
 
@@ -41,8 +41,8 @@ def local_statistics() -> Method:
     """Only the running statistics stay local: the policy ``batch_norm="local"``."""
     return Method(
         "local_statistics",
-        init=lambda setup: State(None, setup.stats),
-        start=lambda client: (client.params, client.kept),
-        finish=lambda client, result: Upload(result.stats),
-        personal=lambda client: (client.params, client.kept),
+        init=lambda context: MethodState(None, context.stats),
+        start=lambda client: (client.params, client.state),
+        make_upload=lambda client, result: Upload(result.stats),
+        personal=lambda client: (client.params, client.state),
     )

@@ -2,6 +2,7 @@
 Concatenation, AAAI 2024.
 
 Clients are clustered by their label histograms (k-means), and each cluster runs its own FedAvg
+import optax
 from the same initial model. Then the clusters' encoders are frozen and stand side by side, and all
 clients train one linear head on all their features, a few batches a round and with equal weights,
 because everybody takes as many steps. In the first phase a cluster without a participant keeps its
@@ -16,20 +17,21 @@ trained client models, clusters of limited size, and noise on the histograms.
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from fedjax_skew import trees
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
     Client,
     Evaluation,
+    InitContext,
     LocalResult,
     Method,
+    MethodState,
+    NextPhase,
     PyTree,
     Round,
     ServerResult,
-    Setup,
-    State,
-    Then,
     Upload,
     uniform,
 )
@@ -58,20 +60,20 @@ def fedconcat(
     checks.positive("fedconcat", "head_steps", head_steps, whole=True)
     checks.choice("fedconcat", "head_init", head_init, ("random", "concatenated"))
 
-    def init(setup: Setup) -> State:
+    def init(context: InitContext) -> MethodState:
         def every_cluster(leaf):
             return jnp.broadcast_to(leaf, (num_clusters, *leaf.shape)).copy()
 
-        seed = int(jax.random.randint(setup.key, (), 0, 2**31 - 1))
-        return State(
+        seed = int(jax.random.randint(context.key, (), 0, 2**31 - 1))
+        return MethodState(
             {
-                "cluster": jnp.asarray(cluster_clients(setup.class_counts, num_clusters, seed)),
-                "params": jax.tree.map(every_cluster, setup.params),
-                "stats": jax.tree.map(every_cluster, setup.stats),
+                "cluster": jnp.asarray(cluster_clients(context.class_counts, num_clusters, seed)),
+                "params": jax.tree.map(every_cluster, context.params),
+                "stats": jax.tree.map(every_cluster, context.stats),
             }
         )
 
-    def finish(client: Client, result: LocalResult) -> Upload:
+    def make_upload(client: Client, result: LocalResult) -> Upload:
         weight = client.num_samples * jax.nn.one_hot(
             client.server["cluster"][client.id], num_clusters
         )
@@ -79,12 +81,12 @@ def fedconcat(
         def spread(tree):
             return jax.tree.map(lambda a: jnp.multiply.outer(weight, a), tree)
 
-        delta = trees.subtract(result.params, result.start)
+        delta = optax.tree.sub(result.params, result.start)
         return Upload(
             summed={"delta": spread(delta), "stats": spread(result.stats), "weight": weight}
         )
 
-    def transition(setup: Setup, params: PyTree, stats: PyTree, server: PyTree):
+    def transition(context: InitContext, params: PyTree, stats: PyTree, server: PyTree):
         encoders = {"params": server["params"], "stats": server["stats"]}
         heads = server["params"]["head"]
         kernel = heads["kernel"].reshape(-1, heads["kernel"].shape[-1])
@@ -93,7 +95,7 @@ def fedconcat(
             if "bias" in heads:
                 start["bias"] = jnp.sum(heads["bias"], 0)
         else:
-            start = new_head(setup.key, params["head"], kernel.shape[0])
+            start = new_head(context.key, params["head"], kernel.shape[0])
         return {"head": start}, {"encoders": encoders}
 
     second = Method("fedconcat", weight=uniform, server=_keep_encoders, local_steps=head_steps)
@@ -101,11 +103,11 @@ def fedconcat(
         "fedconcat",
         init=init,
         start=_start,
-        finish=finish,
+        make_upload=make_upload,
         server=_average_clusters,
-        evaluated=_cluster_models,
+        eval_model=_cluster_models,
         predict=_predict_clusters,
-        then=Then(encoder_rounds, second, concatenated, transition),
+        next_phase=NextPhase(encoder_rounds, second, concatenated, transition),
     )
 
 
@@ -178,12 +180,12 @@ def _cluster_models(evaluation: Evaluation) -> tuple[PyTree, PyTree]:
     return evaluation.state["params"], evaluation.state["stats"]
 
 
-def _predict_clusters(model: Model, evaluated: PyTree, x: jax.Array) -> Outputs:
-    outputs = jax.vmap(lambda p, s: model.apply(p, s, x)[0])(*evaluated)
+def _predict_clusters(model: Model, eval_model: PyTree, x: jax.Array) -> Outputs:
+    outputs = jax.vmap(lambda p, s: model.apply(p, s, x)[0])(*eval_model)
     mean = jnp.mean(jax.nn.softmax(outputs.logits), 0)
     return Outputs(jnp.log(jnp.maximum(mean, 1e-30)), _side_by_side(outputs.features))
 
 
 def _keep_encoders(rnd: Round) -> ServerResult:
     """The mean of the heads; encoders come back untouched by any rounding of their mean."""
-    return ServerResult(trees.add(rnd.params, rnd.mean_delta), rnd.stats, rnd.state)
+    return ServerResult(optax.tree.add(rnd.params, rnd.mean_delta), rnd.stats, rnd.state)

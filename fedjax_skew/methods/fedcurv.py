@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
@@ -23,8 +23,8 @@ from fedjax_skew.methods.base import (
     Client,
     LocalResult,
     Method,
+    MethodState,
     PyTree,
-    State,
     Upload,
     masked_mean,
 )
@@ -55,32 +55,32 @@ def fedcurv(*, lam: float = 1.0, fisher: str = "sample", fisher_samples: int = 5
     checks.choice("fedcurv", "fisher", fisher, ("sample", "batch"))
     checks.at_least("fedcurv", "fisher_samples", fisher_samples, 0, whole=True)
 
-    def init(setup):
-        zero = trees.zeros(setup.params)
+    def init(context):
+        zero = optax.tree.zeros_like(context.params)
         nothing = Quadratic(zero, zero, jnp.float32(0))
-        return State(nothing, nothing)
+        return MethodState(nothing, nothing)
 
-    def term(view):
-        others = trees.subtract(view.client.server, view.client.kept)
-        square = jax.tree.map(jnp.square, view.params)
+    def regularizer(context):
+        others = optax.tree.sub(context.client.server, context.client.state)
+        square = jax.tree.map(jnp.square, context.params)
         return lam * (
-            trees.dot(others.square, square)
-            - 2.0 * trees.dot(others.linear, view.params)
+            optax.tree.vdot(others.square, square)
+            - 2.0 * optax.tree.vdot(others.linear, context.params)
             + others.constant
         )
 
-    def finish(client, result):
+    def make_upload(client, result):
         square = _fisher(client, result, fisher, fisher_samples)
         linear = jax.tree.map(jnp.multiply, square, result.params)
-        own = Quadratic(square, linear, trees.dot(linear, result.params))
-        return Upload(own, summed=trees.subtract(own, client.kept))
+        own = Quadratic(square, linear, optax.tree.vdot(linear, result.params))
+        return Upload(own, summed=optax.tree.sub(own, client.state))
 
     return Method(
         "fedcurv",
         init=init,
-        term=term,
-        finish=finish,
-        absorb=lambda rnd: trees.add(rnd.state, rnd.summed),
+        regularizer=regularizer,
+        make_upload=make_upload,
+        update_server_state=lambda rnd: optax.tree.add(rnd.state, rnd.summed),
     )
 
 
@@ -93,12 +93,12 @@ def _fisher(client: Client, result: LocalResult, kind: str, samples: int) -> PyT
 
     gradient = jax.grad(loss)
     num_params = sum(p.size for p in jax.tree.leaves(result.params))
-    rows = min(max(_FLOATS // num_params, 1), client.facts.batch_size)
+    rows = min(max(_FLOATS // num_params, 1), client.info.batch_size)
 
     def of_batch(carry, batch):
         total, number = carry
         squared = jax.tree.map(jnp.square, gradient(result.params, batch))
-        return trees.add(total, squared), number + 1
+        return optax.tree.add(total, squared), number + 1
 
     def of_samples(carry, batch):
         total, number = carry
@@ -108,18 +108,18 @@ def _fisher(client: Client, result: LocalResult, kind: str, samples: int) -> PyT
             gradients = jax.vmap(gradient, (None, 0))(result.params, single)
             # A padded row has the gradient of an empty mean, which is 0.
             squared = jax.tree.map(lambda g: jnp.sum(jnp.square(g), 0), gradients)
-            return trees.add(total, squared), None
+            return optax.tree.add(total, squared), None
 
         total, _ = jax.lax.scan(add, total, _cut(batch, rows))
         return total, number + jnp.sum(batch.where)
 
     # Shuffled, because the stored order is by class.
     key = jax.random.fold_in(client.key, 0)
-    batches = -(-samples // client.facts.batch_size)
-    init = trees.zeros(result.params), jnp.float32(0)
+    batches = -(-samples // client.info.batch_size)
+    init = optax.tree.zeros_like(result.params), jnp.float32(0)
     step = of_batch if kind == "batch" else of_samples
     total, number = client.fold(step, init, key, batches)
-    return trees.scale(1.0 / jnp.maximum(number, 1), total)
+    return optax.tree.scale(1.0 / jnp.maximum(number, 1), total)
 
 
 def _cut(batch: Batch, rows: int) -> Batch:

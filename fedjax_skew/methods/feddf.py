@@ -91,9 +91,9 @@ def feddf(
         "feddf",
         weight=uniform,
         server=server,
-        client_models=True,
-        unlabelled=True,
-        labelled=validation,
+        needs_client_models=True,
+        needs_unlabelled_data=True,
+        needs_labelled_data=validation,
     )
 
 

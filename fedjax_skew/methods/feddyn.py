@@ -11,10 +11,10 @@ Local momentum breaks the first-order condition behind ``h``; use it with ``mome
 """
 
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, ServerResult, State, Upload, uniform
+from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
 
 
 def feddyn(*, alpha: float = 0.01, evaluate: str = "cohort", adapt_alpha: bool = True) -> Method:
@@ -31,54 +31,56 @@ def feddyn(*, alpha: float = 0.01, evaluate: str = "cohort", adapt_alpha: bool =
     checks.choice("feddyn", "evaluate", evaluate, ("cohort", "all", "server"))
     checks.flag("feddyn", "adapt_alpha", adapt_alpha)
 
-    def init(setup):
-        h = trees.zeros(setup.params)
-        mean_samples = jnp.float32(setup.class_counts.sum() / setup.facts.num_clients)
+    def init(context):
+        h = optax.tree.zeros_like(context.params)
+        mean_samples = jnp.float32(context.class_counts.sum() / context.info.num_clients)
         server = {"h": h, "mean_samples": mean_samples}
         kept = {"h": h}
         if evaluate != "server":
-            server["reported"] = setup.params
+            server["reported"] = context.params
         if evaluate == "all":
-            kept["latest"] = setup.params
-        return State(server, kept)
+            kept["latest"] = context.params
+        return MethodState(server, kept)
 
-    def term(view):
-        client = view.client
+    def regularizer(context):
+        client = context.client
         strength = jnp.float32(alpha)
         if adapt_alpha:
             strength = alpha * client.server["mean_samples"] / jnp.maximum(client.num_samples, 1)
-        drift = trees.subtract(view.params, client.params)
+        drift = optax.tree.sub(context.params, client.params)
         # <w - x, h> in place of <w, h>: the same gradient, and 0 at the start.
-        return strength * (0.5 * trees.dot(drift, drift) + trees.dot(drift, client.kept["h"]))
+        return strength * (
+            0.5 * optax.tree.vdot(drift, drift) + optax.tree.vdot(drift, client.state["h"])
+        )
 
-    def finish(client, result):
-        moved = trees.subtract(result.params, client.params)
-        kept = {"h": trees.add(client.kept["h"], moved)}
+    def make_upload(client, result):
+        moved = optax.tree.sub(result.params, client.params)
+        kept = {"h": optax.tree.add(client.state["h"], moved)}
         if evaluate != "all":
             return Upload(kept)
-        change = trees.subtract(result.params, client.kept["latest"])
+        change = optax.tree.sub(result.params, client.state["latest"])
         return Upload({**kept, "latest": result.params}, summed=change)
 
     def server(rnd):
-        taking_part = jnp.sum(rnd.weights > 0) / rnd.facts.num_clients
-        h = trees.add_scaled(rnd.state["h"], taking_part, rnd.mean_delta)
-        cohort = trees.add(rnd.params, rnd.mean_delta)
+        taking_part = jnp.sum(rnd.weights > 0) / rnd.info.num_clients
+        h = optax.tree.add_scale(rnd.state["h"], taking_part, rnd.mean_delta)
+        cohort = optax.tree.add(rnd.params, rnd.mean_delta)
         state = {**rnd.state, "h": h}
         if evaluate == "cohort":
             state["reported"] = cohort
         if evaluate == "all":
-            share = 1.0 / rnd.facts.num_clients
-            state["reported"] = trees.add_scaled(rnd.state["reported"], share, rnd.summed)
-        return ServerResult(trees.add(cohort, h), rnd.mean_stats, state)
+            share = 1.0 / rnd.info.num_clients
+            state["reported"] = optax.tree.add_scale(rnd.state["reported"], share, rnd.summed)
+        return ServerResult(optax.tree.add(cohort, h), rnd.mean_stats, state)
 
     return Method(
         "feddyn",
         init=init,
-        term=term,
-        finish=finish,
+        regularizer=regularizer,
+        make_upload=make_upload,
         weight=uniform,
         server=server,
-        evaluated=None if evaluate == "server" else _reported,
+        eval_model=None if evaluate == "server" else _reported,
     )
 
 

@@ -14,10 +14,10 @@ of participants and by 0.998 squared every round (``published_eps``).
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, ServerResult, State, Upload, uniform
+from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
 
 
 def fedexp(
@@ -40,29 +40,29 @@ def fedexp(
     checks.flag("fedexp", "uniform_weights", uniform_weights)
     checks.flag("fedexp", "published_eps", published_eps)
 
-    def finish(client, result):
-        delta = trees.subtract(result.params, result.start)
-        return Upload(None, trees.dot(delta, delta))
+    def make_upload(client, result):
+        delta = optax.tree.sub(result.params, result.start)
+        return Upload(None, optax.tree.vdot(delta, delta))
 
     def server(rnd):
         floor = eps
         if published_eps:
             floor = eps * jnp.sum(rnd.weights > 0) * 0.998 ** (2.0 * rnd.round)
         square = jnp.sum(rnd.weights * rnd.stacked)
-        mean_square = trees.dot(rnd.mean_delta, rnd.mean_delta) + floor
+        mean_square = optax.tree.vdot(rnd.mean_delta, rnd.mean_delta) + floor
         step = jnp.maximum(1.0, square / jnp.maximum(2 * mean_square, 1e-30))
-        params = trees.add_scaled(rnd.params, step, rnd.mean_delta)
+        params = optax.tree.add_scale(rnd.params, step, rnd.mean_delta)
         return ServerResult(params, rnd.mean_stats, rnd.params)
 
-    def evaluated(evaluation):
+    def eval_model(evaluation):
         mean = jax.tree.map(lambda a, b: 0.5 * (a + b), evaluation.params, evaluation.state)
         return mean, evaluation.stats
 
     return Method(
         "fedexp",
-        init=lambda setup: State(setup.params),
-        finish=finish,
+        init=lambda context: MethodState(context.params),
+        make_upload=make_upload,
         weight=uniform if uniform_weights else None,
         server=server,
-        evaluated=evaluated if average else None,
+        eval_model=eval_model if average else None,
     )

@@ -34,14 +34,14 @@ def fedgc(*, lam: float = 1.0, cosine: bool = False) -> Method:
     checks.at_least("fedgc", "lam", lam, 0)
     checks.flag("fedgc", "cosine", cosine)
 
-    def loss(view):
+    def loss(context):
         # Without a shift this is cross-entropy among the classes the client holds.
         values = balanced_softmax(
-            view.outputs.logits, view.batch.labels, view.client.class_counts, tau=0.0
+            context.outputs.logits, context.batch.labels, context.client.class_counts, tau=0.0
         )
-        return view.mean(values)
+        return context.mean(values)
 
-    def finish(client, result):
+    def make_upload(client, result):
         moved = result.params["head"]["kernel"] - result.start["head"]["kernel"]
         return Upload(None, None, moved * client.class_counts)
 
@@ -56,7 +56,7 @@ def fedgc(*, lam: float = 1.0, cosine: bool = False) -> Method:
         head = {**new.params["head"], "kernel": kernel}
         return new._replace(params={**new.params, "head": head})
 
-    return Method("fedgc", loss=loss, finish=finish, server=server, head_bias=False)
+    return Method("fedgc", loss=loss, make_upload=make_upload, server=server, head_bias=False)
 
 
 def correction(rows: jax.Array, held: jax.Array, *, cosine: bool = False) -> jax.Array:

@@ -20,7 +20,7 @@ import optax
 from fedjax_skew import trees
 from fedjax_skew.losses import cross_entropy, distillation
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, Round, State, Upload, View
+from fedjax_skew.methods.base import LossContext, Method, MethodState, Round, Upload
 from fedjax_skew.models.functional import head
 from fedjax_skew.models.norm import Norm
 
@@ -95,17 +95,17 @@ def fedgen(
     def make(params):
         return Generator(hidden, *params["head"]["kernel"].shape)
 
-    def init(setup):
-        generator = make(setup.params)
+    def init(context):
+        generator = make(context.params)
         variables = generator.init(
-            setup.key, jnp.zeros((1, noise_dim)), jnp.zeros(1, jnp.int32), False
+            context.key, jnp.zeros((1, noise_dim)), jnp.zeros(1, jnp.int32), False
         )
-        return State(
+        return MethodState(
             {
                 "params": variables["params"],
                 "stats": variables["batch_stats"],
                 "opt_state": direction.init(variables["params"]),
-                "available": jnp.asarray(setup.class_counts.sum(0) > 0, jnp.float32),
+                "available": jnp.asarray(context.class_counts.sum(0) > 0, jnp.float32),
             }
         )
 
@@ -115,30 +115,30 @@ def fedgen(
         variables = {"params": state["params"], "batch_stats": state["stats"]}
         return make(client.params).apply(variables, noise, labels, False)
 
-    def term(view: View) -> jax.Array:
-        client, batch = view.client, view.batch
-        key_label, key_new, key_same = jax.random.split(view.key, 3)
+    def regularizer(context: LossContext) -> jax.Array:
+        client, batch = context.client, context.batch
+        key_label, key_new, key_same = jax.random.split(context.key, 3)
         labels = jax.random.categorical(
             key_label, jnp.log(client.server["available"]), shape=(batch_size,)
         )
-        new = head(view.params, generate(client, key_new, labels))
-        teacher = head(view.params, generate(client, key_same, batch.labels))
+        new = head(context.params, generate(client, key_new, labels))
+        teacher = head(context.params, generate(client, key_same, batch.labels))
         age = jnp.power(decay, client.round.astype(jnp.float32))
-        first = jnp.maximum(SMALLEST_WEIGHT, alpha * age) * batch_size / client.facts.batch_size
+        first = jnp.maximum(SMALLEST_WEIGHT, alpha * age) * batch_size / client.info.batch_size
         second = jnp.maximum(SMALLEST_WEIGHT, beta * age)
         loss = first * jnp.mean(cross_entropy(new, labels))
-        loss += second * view.mean(distillation(view.outputs.logits, teacher))
-        loss *= 1 - client.facts.momentum
-        return jnp.where((client.round > 0) & (view.step < term_steps), loss, 0.0)
+        loss += second * context.mean(distillation(context.outputs.logits, teacher))
+        loss *= 1 - client.info.momentum
+        return jnp.where((client.round > 0) & (context.step < term_steps), loss, 0.0)
 
-    def observe(view: View) -> jax.Array:
-        rows = jax.nn.one_hot(view.batch.labels, view.client.facts.num_classes)
-        return view.scratch + jnp.sum(jnp.where(view.batch.where[:, None], rows, 0.0), 0)
+    def update_scratch(context: LossContext) -> jax.Array:
+        rows = jax.nn.one_hot(context.batch.labels, context.client.info.num_classes)
+        return context.scratch + jnp.sum(jnp.where(context.batch.where[:, None], rows, 0.0), 0)
 
-    def finish(client, result):
+    def make_upload(client, result):
         return Upload(stacked={"head": result.params["head"], "counts": result.scratch})
 
-    def absorb(rnd: Round):
+    def update_server_state(rnd: Round):
         heads, counts, state = rnd.stacked["head"], rnd.stacked["counts"], rnd.state
         share = counts / jnp.maximum(jnp.sum(counts, 0), 1e-12)
         qualified = jnp.any(counts > 1, 0)
@@ -167,22 +167,22 @@ def fedgen(
             params, stats, opt_state = carry
             gradient, stats = jax.grad(loss, has_aux=True)(params, stats, key)
             updates, opt_state = direction.update(gradient, opt_state, params)
-            return (trees.add_scaled(params, -lr, updates), stats, opt_state), None
+            return (optax.tree.add_scale(params, -lr, updates), stats, opt_state), None
 
         names = ("params", "stats", "opt_state")
-        before = tuple(state[n] for n in names)
-        after, _ = jax.lax.scan(step, before, jax.random.split(rnd.key, generator_steps))
-        after = trees.select(jnp.any(qualified), after, before)
+        before_training = tuple(state[n] for n in names)
+        after, _ = jax.lax.scan(step, before_training, jax.random.split(rnd.key, generator_steps))
+        after = trees.select(jnp.any(qualified), after, before_training)
         return {**state, **dict(zip(names, after, strict=True))}
 
     return Method(
         "fedgen",
         init=init,
-        term=term,
-        scratch=lambda client: jnp.ones(client.facts.num_classes),
-        observe=observe,
-        finish=finish,
-        absorb=absorb,
+        regularizer=regularizer,
+        scratch=lambda client: jnp.ones(client.info.num_classes),
+        update_scratch=update_scratch,
+        make_upload=make_upload,
+        update_server_state=update_server_state,
     )
 
 

@@ -19,10 +19,10 @@ published rule.
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, State, StepResult, Upload, average
+from fedjax_skew.methods.base import Method, MethodState, StepResult, Upload, average
 from fedjax_skew.methods.fedsam import perturbation
 
 
@@ -49,10 +49,10 @@ def fedgf(
     checks.positive("fedgf", "window", window, whole=True)
     checks.within("fedgf", "max_share", max_share, 0, 1)
 
-    def init(setup):
-        return State(
+    def init(context):
+        return MethodState(
             {
-                "perturbed": setup.params,
+                "perturbed": context.params,
                 "divergent": jnp.zeros(window),
                 "rounds": jnp.int32(0),
             }
@@ -63,20 +63,20 @@ def fedgf(
         share = jnp.sum(sent["divergent"]) / jnp.clip(sent["rounds"], 1, window)
         share = jnp.minimum(share, max_share)
         gradient, aux = s.grad(s.params, s.batches[0])
-        own = trees.add(s.params, perturbation(gradient, rho))
+        own = optax.tree.add(s.params, perturbation(gradient, rho))
         point = jax.tree.map(lambda g, w: share * g + (1 - share) * w, sent["perturbed"], own)
         gradient, _ = s.grad(point, s.batches[0])
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux)
 
-    def finish(client, result):
-        return Upload(None, trees.norm(trees.subtract(result.params, client.params)))
+    def make_upload(client, result):
+        return Upload(None, optax.tree.norm(optax.tree.sub(result.params, client.params)))
 
     def server(rnd):
         new = average(rnd)
         used = rnd.weights > 0
         distance = jnp.sum(jnp.where(used, rnd.stacked, 0)) / jnp.maximum(jnp.sum(used), 1)
-        back = perturbation(trees.subtract(rnd.params, new.params), server_rho)
+        back = perturbation(optax.tree.sub(rnd.params, new.params), server_rho)
         rounds = rnd.state["rounds"]
         divergent = (
             rnd.state["divergent"]
@@ -84,10 +84,10 @@ def fedgf(
             .set((distance > threshold).astype(jnp.float32))
         )
         state = {
-            "perturbed": trees.add(new.params, back),
+            "perturbed": optax.tree.add(new.params, back),
             "divergent": divergent,
             "rounds": rounds + 1,
         }
         return new._replace(state=state)
 
-    return Method("fedgf", init=init, step=step, finish=finish, server=server)
+    return Method("fedgf", init=init, step=step, make_upload=make_upload, server=server)

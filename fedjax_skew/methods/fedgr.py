@@ -34,13 +34,13 @@ def fedgr(*, lam: float = 0.5, unbalanced: bool = True, scale: str = "max") -> M
     checks.flag("fedgr", "unbalanced", unbalanced)
     checks.choice("fedgr", "scale", scale, ("paper", "max"))
 
-    def loss(view):
+    def loss(context):
         values = unbalanced_softmax(
-            view.outputs.logits, view.batch.labels, view.client.class_counts, scale=scale
+            context.outputs.logits, context.batch.labels, context.client.class_counts, scale=scale
         )
-        return view.mean(values)
+        return context.mean(values)
 
-    def finish(client, result):
+    def make_upload(client, result):
         return Upload(None, result.params["head"]["kernel"].T)
 
     def server(rnd):
@@ -56,7 +56,7 @@ def fedgr(*, lam: float = 0.5, unbalanced: bool = True, scale: str = "max") -> M
     return Method(
         "fedgr",
         loss=loss if unbalanced else None,
-        finish=finish if lam else None,
+        make_upload=make_upload if lam else None,
         server=server if lam else None,
         head_bias=False,
     )

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from fedjax_skew.losses import cross_entropy, distillation
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, PyTree, Round, ServerResult, State
+from fedjax_skew.methods.base import Method, MethodState, PyTree, Round, ServerResult
 from fedjax_skew.methods.server_training import (
     adam,
     averaged,
@@ -68,14 +68,14 @@ def fedic(
     checks.within("fedic", "mix", mix, 0, 1)
     decayed, plain = adam(server_lr, weight_decay), adam(server_lr)
 
-    def init(setup):
-        net = new_calibration(setup.key, *setup.params["head"]["kernel"].shape)
-        return State(
+    def init(context):
+        net = new_calibration(context.key, *context.params["head"]["kernel"].shape)
+        return MethodState(
             {
                 "calibration": net,
                 "calibration_opt": plain.init(net),
-                "copy_opt": decayed.init(setup.params),
-                "student_opt": decayed.init(setup.params),
+                "copy_opt": decayed.init(context.params),
+                "student_opt": decayed.init(context.params),
             }
         )
 
@@ -162,7 +162,12 @@ def fedic(
         return unless_empty(rnd, ServerResult(student.params, student.stats, new))
 
     return Method(
-        "fedic", init=init, server=server, client_models=True, labelled=True, unlabelled=True
+        "fedic",
+        init=init,
+        server=server,
+        needs_client_models=True,
+        needs_labelled_data=True,
+        needs_unlabelled_data=True,
     )
 
 

@@ -23,12 +23,12 @@ def fedlc(*, tau: float = 1.0, min_count: float = 0.0, exclude_true: bool = Fals
     checks.at_least("fedlc", "min_count", min_count, 0)
     checks.flag("fedlc", "exclude_true", exclude_true)
 
-    def loss(view):
-        return view.mean(
+    def loss(context):
+        return context.mean(
             losses.fedlc(
-                view.outputs.logits,
-                view.batch.labels,
-                view.client.class_counts,
+                context.outputs.logits,
+                context.batch.labels,
+                context.client.class_counts,
                 tau=tau,
                 min_count=min_count or None,
                 exclude_true=exclude_true,

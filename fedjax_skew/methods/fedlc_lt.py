@@ -37,13 +37,13 @@ from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
     Client,
     LocalResult,
+    LossContext,
     Method,
+    MethodState,
     PyTree,
     Round,
     ServerResult,
-    State,
     Upload,
-    View,
 )
 from fedjax_skew.methods.fedlc_lt_server import distill
 from fedjax_skew.methods.server_training import taking_part, unless_empty
@@ -97,8 +97,8 @@ def fedlc_lt(
         checks.flag("fedlc_lt", field, value)
     local, central = l_local or class_importance, l_global or class_query
 
-    def init(setup):
-        clients, classes = setup.facts.num_clients, setup.facts.num_classes
+    def init(context):
+        clients, classes = context.info.num_clients, context.info.num_classes
         state = {}
         if local:
             table = jnp.zeros((clients, classes, classes))
@@ -106,26 +106,26 @@ def fedlc_lt(
             state |= {"counts": table[..., 0], "known": table[..., 0]}
         if l_global:
             state |= {"r": jnp.zeros((clients, classes))}
-        return State(state)
+        return MethodState(state)
 
-    def importance(view: View) -> jax.Array:
-        mean, synthetic, usable = _own_rows(view.client)
+    def importance(context: LossContext) -> jax.Array:
+        mean, synthetic, usable = _own_rows(context.client)
         weights = class_importance_weights(mean, synthetic, usable, temperature=temperature)
-        labels = view.batch.labels
-        return view.mean(weights[labels] * cross_entropy(view.outputs.logits, labels))
+        labels = context.batch.labels
+        return context.mean(weights[labels] * cross_entropy(context.outputs.logits, labels))
 
-    def pull(view: View) -> jax.Array:
-        _, synthetic, usable = _own_rows(view.client)
-        labels = view.batch.labels
+    def pull(context: LossContext) -> jax.Array:
+        _, synthetic, usable = _own_rows(context.client)
+        labels = context.batch.labels
         return local_logit_calibration(
-            view.outputs.logits,
+            context.outputs.logits,
             labels,
             synthetic,
             temperature=temperature,
-            where=view.batch.where & usable[labels],
+            where=context.batch.where & usable[labels],
         )
 
-    def absorb(rnd: Round):
+    def update_server_state(rnd: Round):
         state, part = rnd.state, taking_part(rnd) > 0
 
         def put(table, rows):
@@ -159,12 +159,12 @@ def fedlc_lt(
         "fedlc_lt",
         init=init if local or l_global else None,
         loss=importance if class_importance else None,
-        term=pull if l_local else None,
-        finish=_upload if local else None,
-        absorb=absorb if local else None,
+        regularizer=pull if l_local else None,
+        make_upload=_upload if local else None,
+        update_server_state=update_server_state if local else None,
         server=server if central else None,
-        client_models=l_global,
-        labelled=central,
+        needs_client_models=l_global,
+        needs_labelled_data=central,
     )
 
 
@@ -174,7 +174,7 @@ def class_moments(client: Client, params: PyTree, stats: PyTree) -> tuple[jax.Ar
     Batches are merged by their own means (Chan, Golub and LeVeque), because the difference of two
     large sums of squares would lose the variance.
     """
-    classes = client.facts.num_classes
+    classes = client.info.num_classes
 
     def merge(carry, batch):
         count, mean, square = carry

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew import trees
 from fedjax_skew.losses import (
     calibration_distillation,
     class_query,
@@ -47,14 +46,14 @@ def distill(
         query: learn a, b and put them into the head, after the distillation.
     """
     (x, labels), (params, stats) = rnd.labelled, averaged(rnd)
-    number, classes = x.shape[0], rnd.facts.num_classes
+    number, classes = x.shape[0], rnd.info.num_classes
     key_calibrate, key_distill = jax.random.split(rnd.key)
     learnt = {"r": rnd.state["r"][rnd.ids]} if l_global else {}
     if query:
         learnt |= {"a": jnp.ones(classes), "b": jnp.zeros(classes)}
     samples = rnd.num_samples * taking_part(rnd)
     shares = samples / jnp.maximum(jnp.sum(samples), 1e-12)
-    lengths = jax.vmap(trees.norm)(rnd.client_params) if l_global else None
+    lengths = jax.vmap(optax.tree.norm)(rnd.client_params) if l_global else None
 
     def all_logits(batch):
         own = rnd.model.apply(params, stats, batch)[0].logits

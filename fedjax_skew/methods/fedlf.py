@@ -51,10 +51,13 @@ def fedlf(
     checks.flag("fedlf", "sum_centers", sum_centers)
     checks.flag("fedlf", "normalize", normalize)
 
-    def loss(view):
-        return view.mean(
+    def loss(context):
+        return context.mean(
             losses.adaptive_logit(
-                view.outputs.logits, view.batch.labels, view.client.class_counts, alpha=alpha
+                context.outputs.logits,
+                context.batch.labels,
+                context.client.class_counts,
+                alpha=alpha,
             )
         )
 
@@ -62,42 +65,42 @@ def fedlf(
         width, num_classes = client.params["head"]["kernel"].shape
         return {"sum": jnp.zeros((num_classes, width)), "count": jnp.zeros(num_classes)}
 
-    def observe(view):
+    def update_scratch(context):
         """Running sums of features by class, from the first batch of the epoch on."""
-        member = jax.nn.one_hot(view.batch.labels, view.client.facts.num_classes)
-        member = member * view.batch.where[:, None]
-        features = jax.lax.stop_gradient(view.outputs.features)
-        old = jax.tree.map(lambda a: jnp.where(view.epoch_start, 0.0, a), view.scratch)
+        member = jax.nn.one_hot(context.batch.labels, context.client.info.num_classes)
+        member = member * context.batch.where[:, None]
+        features = jax.lax.stop_gradient(context.outputs.features)
+        old = jax.tree.map(lambda a: jnp.where(context.epoch_start, 0.0, a), context.scratch)
         new = jnp.matmul(member.T, features, precision=jax.lax.Precision.HIGHEST)
         return {"sum": old["sum"] + new, "count": old["count"] + member.sum(0)}
 
-    def term(view):
-        features, total = view.outputs.features, 0.0
+    def regularizer(context):
+        features, total = context.outputs.features, 0.0
         if lam:
-            seen = observe(view)
+            seen = update_scratch(context)
             centers = seen["sum"] / jnp.maximum(seen["count"], 1)[:, None]
-            pulled = view.mean(
+            pulled = context.mean(
                 losses.class_center(
                     features,
-                    view.batch.labels,
+                    context.batch.labels,
                     centers,
                     seen["count"] > 0,
                     max_margin=tau,
                     literal_margin=literal_margin,
                 )
             )
-            total = total + lam * pulled * (view.batch.where.sum() if sum_centers else 1.0)
+            total = total + lam * pulled * (context.batch.where.sum() if sum_centers else 1.0)
         if gamma:
             total = total + gamma * losses.feature_decorrelation(
-                features, where=view.batch.where, normalize=normalize
+                features, where=context.batch.where, normalize=normalize
             )
         return total
 
     return Method(
         "fedlf",
         loss=loss,
-        term=term if lam or gamma else None,
+        regularizer=regularizer if lam or gamma else None,
         scratch=scratch if lam else None,
-        observe=observe if lam else None,
+        update_scratch=update_scratch if lam else None,
         head_bias=False,
     )

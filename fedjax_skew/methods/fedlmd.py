@@ -36,16 +36,16 @@ def _label_masking(name: str, beta: float, temperature: float, *, teacher_free: 
     checks.at_least(name, "beta", beta, 0)
     checks.positive(name, "temperature", temperature)
 
-    def term(view):
-        return beta * view.mean(
+    def regularizer(context):
+        return beta * context.mean(
             losses.label_masking_distillation(
-                view.outputs.logits,
-                None if teacher_free else view.client.teacher(view.batch).logits,
-                view.batch.labels,
-                view.client.class_counts,
+                context.outputs.logits,
+                None if teacher_free else context.client.teacher(context.batch).logits,
+                context.batch.labels,
+                context.client.class_counts,
                 temperature=temperature,
                 teacher_free=teacher_free,
             )
         )
 
-    return Method(name, term=term if beta else None)
+    return Method(name, regularizer=regularizer if beta else None)

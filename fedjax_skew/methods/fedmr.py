@@ -23,15 +23,17 @@ def fedmr(*, mu: float = 0.01, batch_weights: bool = True) -> Method:
     checks.at_least("fedmr", "mu", mu, 0)
     checks.flag("fedmr", "batch_weights", batch_weights)
 
-    def term(view):
+    def regularizer(context):
         return mu * losses.manifold_reshaping(
-            view.outputs.features,
-            view.batch.labels,
-            view.client.facts.num_classes,
-            where=view.batch.where,
+            context.outputs.features,
+            context.batch.labels,
+            context.client.info.num_classes,
+            where=context.batch.where,
         )
 
     def weight(client, result):
-        return jnp.ceil(client.num_samples / client.facts.batch_size)
+        return jnp.ceil(client.num_samples / client.info.batch_size)
 
-    return Method("fedmr", term=term if mu else None, weight=weight if batch_weights else None)
+    return Method(
+        "fedmr", regularizer=regularizer if mu else None, weight=weight if batch_weights else None
+    )

@@ -12,10 +12,10 @@ is FedAvg.
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Client, Method, ServerResult, State, Upload, uniform
+from fedjax_skew.methods.base import Client, Method, MethodState, ServerResult, Upload, uniform
 from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
 
 
@@ -32,46 +32,46 @@ def fednova(*, gmf: float = 0.0, mu: float = 0.0, uniform_weights: bool = False)
     checks.flag("fednova", "uniform_weights", uniform_weights)
     weight = uniform if uniform_weights else _samples
 
-    def init(setup):
-        require_fresh_momentum("fednova", setup.facts)
-        if mu and setup.facts.momentum:
+    def init(context):
+        require_fresh_momentum("fednova", context.info)
+        if mu and context.info.momentum:
             raise ValueError(
-                f"hparams.fednova.mu={mu} does not go with momentum={setup.facts.momentum}; one of "
-                "the two must be 0."
+                f"hparams.fednova.mu={mu} is incompatible with "
+                f"momentum={context.info.momentum}; one of the two must be 0."
             )
-        return State(trees.zeros(setup.params) if gmf else None)
+        return MethodState(optax.tree.zeros_like(context.params) if gmf else None)
 
     def length(client: Client) -> jax.Array:
         if not mu:
-            return effective_steps(client.num_steps, client.facts.momentum)
+            return effective_steps(client.num_steps, client.info.momentum)
         shrink = client.lr * mu
         return (1 - (1 - shrink) ** client.num_steps) / shrink
 
-    def term(view):
-        away = trees.subtract(view.params, view.client.params)
-        return 0.5 * mu * trees.dot(away, away)
+    def regularizer(context):
+        away = optax.tree.sub(context.params, context.client.params)
+        return 0.5 * mu * optax.tree.vdot(away, away)
 
-    def finish(client, result):
+    def make_upload(client, result):
         a, p = jnp.maximum(length(client), 1e-12), weight(client, result)
-        direction = trees.scale(p / a, trees.subtract(result.params, result.start))
+        direction = optax.tree.scale(p / a, optax.tree.sub(result.params, result.start))
         return Upload(None, {"length": a, "weight": p}, direction)
 
     def server(rnd):
         lengths = rnd.num_steps if mu else rnd.stacked["length"]
         tau = jnp.sum(rnd.weights * lengths)
         total = jnp.maximum(jnp.sum(rnd.stacked["weight"]), 1e-12)
-        update, state = trees.scale(tau / total, rnd.summed), rnd.state
+        update, state = optax.tree.scale(tau / total, rnd.summed), rnd.state
         if gmf:
             lr = jnp.maximum(rnd.lr, 1e-12)
             state = jax.tree.map(lambda b, u: gmf * b + u / lr, state, update)
-            update = trees.scale(lr, state)
-        return ServerResult(trees.add(rnd.params, update), rnd.mean_stats, state)
+            update = optax.tree.scale(lr, state)
+        return ServerResult(optax.tree.add(rnd.params, update), rnd.mean_stats, state)
 
     return Method(
         "fednova",
         init=init,
-        term=term if mu else None,
-        finish=finish,
+        regularizer=regularizer if mu else None,
+        make_upload=make_upload,
         weight=weight,
         server=server,
     )

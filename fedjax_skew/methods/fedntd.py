@@ -19,14 +19,14 @@ def fedntd(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
     checks.at_least("fedntd", "beta", beta, 0)
     checks.positive("fedntd", "temperature", temperature)
 
-    def term(view):
-        return beta * view.mean(
+    def regularizer(context):
+        return beta * context.mean(
             losses.not_true_distillation(
-                view.outputs.logits,
-                view.client.teacher(view.batch).logits,
-                view.batch.labels,
+                context.outputs.logits,
+                context.client.teacher(context.batch).logits,
+                context.batch.labels,
                 temperature=temperature,
             )
         )
 
-    return Method("fedntd", term=term if beta else None)
+    return Method("fedntd", regularizer=regularizer if beta else None)

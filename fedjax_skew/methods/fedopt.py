@@ -19,10 +19,10 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, ServerResult, State
+from fedjax_skew.methods.base import Method, MethodState, ServerResult
 
 
 def fedavgm(*, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamped") -> Method:
@@ -41,10 +41,14 @@ def fedavgm(*, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamp
 
     def server(rnd):
         v = jax.tree.map(lambda v, d: beta * v + share * d, rnd.state, rnd.mean_delta)
-        step = trees.add_scaled(rnd.mean_delta, beta, v) if variant == "nesterov" else v
-        return ServerResult(trees.add_scaled(rnd.params, server_lr, step), rnd.mean_stats, v)
+        step = optax.tree.add_scale(rnd.mean_delta, beta, v) if variant == "nesterov" else v
+        return ServerResult(optax.tree.add_scale(rnd.params, server_lr, step), rnd.mean_stats, v)
 
-    return Method("fedavgm", init=lambda setup: State(trees.zeros(setup.params)), server=server)
+    return Method(
+        "fedavgm",
+        init=lambda context: MethodState(optax.tree.zeros_like(context.params)),
+        server=server,
+    )
 
 
 def fedadagrad(*, server_lr: float = 0.01, beta1: float = 0.0, tau: float = 1e-3) -> Method:
@@ -126,9 +130,9 @@ def _adaptive(
     checks.within(name, "beta1", beta1, 0, 0.9999)
     checks.positive(name, "tau", tau)
 
-    def init(setup):
-        v = jax.tree.map(lambda p: jnp.full_like(p, tau**2), setup.params)
-        return State({"m": trees.zeros(setup.params) if beta1 else None, "v": v})
+    def init(context):
+        v = jax.tree.map(lambda p: jnp.full_like(p, tau**2), context.params)
+        return MethodState({"m": optax.tree.zeros_like(context.params) if beta1 else None, "v": v})
 
     def server(rnd):
         m, v = rnd.mean_delta, jax.tree.map(second, rnd.state["v"], rnd.mean_delta)

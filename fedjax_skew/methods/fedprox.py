@@ -5,7 +5,8 @@ Published variants that add it after momentum, or take the norm without its squa
 method. Stragglers that do less work are not simulated.
 """
 
-from fedjax_skew import trees
+import optax
+
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method
 
@@ -18,8 +19,8 @@ def fedprox(*, mu: float = 0.01) -> Method:
     """
     checks.at_least("fedprox", "mu", mu, 0)
 
-    def term(view):
-        drift = trees.subtract(view.params, view.client.params)
-        return 0.5 * mu * trees.dot(drift, drift)
+    def regularizer(context):
+        drift = optax.tree.sub(context.params, context.client.params)
+        return 0.5 * mu * optax.tree.vdot(drift, drift)
 
-    return Method("fedprox", term=term if mu else None)
+    return Method("fedprox", regularizer=regularizer if mu else None)

@@ -24,12 +24,12 @@ def fedrs(*, alpha: float = 0.5, soft: bool = False, head_bias: bool = False) ->
     checks.flag("fedrs", "soft", soft)
     checks.flag("fedrs", "head_bias", head_bias)
 
-    def loss(view):
-        return view.mean(
+    def loss(context):
+        return context.mean(
             losses.restricted_softmax(
-                view.outputs.logits,
-                view.batch.labels,
-                view.client.class_counts,
+                context.outputs.logits,
+                context.batch.labels,
+                context.client.class_counts,
                 alpha=alpha,
                 soft=soft,
             )

@@ -16,10 +16,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, PyTree, State, StepResult, average
+from fedjax_skew.methods.base import Method, MethodState, PyTree, StepResult, average
 
 
 def fedsam(*, rho: float = 0.1, swa: bool = False, swa_cycle: int = 10) -> Method:
@@ -59,7 +60,7 @@ def fedasam(
 
 def perturbation(gradient: PyTree, rho: float) -> PyTree:
     """``rho g / |g|``."""
-    return trees.scale(rho / (trees.norm(gradient) + 1e-16), gradient)
+    return optax.tree.scale(rho / (optax.tree.norm(gradient) + 1e-16), gradient)
 
 
 def adaptive_perturbation(params: PyTree, gradient: PyTree, rho: float, eta: float) -> PyTree:
@@ -79,7 +80,7 @@ def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
 
     def step(s):
         gradient, aux = s.grad(s.params, s.batches[0])
-        uphill = trees.add(s.params, perturb(s.params, gradient))
+        uphill = optax.tree.add(s.params, perturb(s.params, gradient))
         gradient, _ = s.grad(uphill, s.batches[0])
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux)
@@ -88,13 +89,13 @@ def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
     if not swa:
         return Method(**method)
 
-    def init(setup):
-        zero = trees.zeros((setup.params, setup.stats))
-        return State({"mean": zero, "count": jnp.float32(0)})
+    def init(context):
+        zero = optax.tree.zeros_like((context.params, context.stats))
+        return MethodState({"mean": zero, "count": jnp.float32(0)})
 
     def server(rnd):
         new = average(rnd)
-        since = rnd.round + 1 - int(0.75 * rnd.facts.rounds)
+        since = rnd.round + 1 - int(0.75 * rnd.info.rounds)
         due = (since > 0) & (since % swa_cycle == 0)
         count = rnd.state["count"] + due
         share = jnp.where(due, 1 / jnp.maximum(count, 1), 0.0)
@@ -103,8 +104,8 @@ def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
         )
         return new._replace(state={"mean": mean, "count": count})
 
-    def evaluated(evaluation):
+    def eval_model(evaluation):
         current = evaluation.params, evaluation.stats
         return trees.select(evaluation.state["count"] > 0, evaluation.state["mean"], current)
 
-    return Method(**method, init=init, server=server, evaluated=evaluated)
+    return Method(**method, init=init, server=server, eval_model=eval_model)

@@ -32,31 +32,31 @@ def fedvls(*, lam: float = 0.1, logit_weight: float = 0.005, published_code: boo
     checks.at_least("fedvls", "logit_weight", logit_weight, 0)
     checks.flag("fedvls", "published_code", published_code)
 
-    def loss(view):
-        return view.mean(
+    def loss(context):
+        return context.mean(
             losses.balanced_softmax(
-                view.outputs.logits,
-                view.batch.labels,
-                view.client.class_counts,
+                context.outputs.logits,
+                context.batch.labels,
+                context.client.class_counts,
                 eps=PRIOR_EPS if published_code else None,
             )
         )
 
-    def term(view):
-        logits, counts = view.outputs.logits, view.client.class_counts
+    def regularizer(context):
+        logits, counts = context.outputs.logits, context.client.class_counts
         total = 0.0
         if lam:
-            teacher = view.client.teacher(view.batch, train=published_code)
+            teacher = context.client.teacher(context.batch, train=published_code)
             distilled = losses.vacant_class_distillation(logits, teacher.logits, counts)
-            total = total + lam * view.mean(distilled)
+            total = total + lam * context.mean(distilled)
         if logit_weight:
             total = total + logit_weight * losses.logit_suppression(
                 logits,
-                view.batch.labels,
+                context.batch.labels,
                 counts,
-                where=view.batch.where,
+                where=context.batch.where,
                 published_code=published_code,
             )
         return total
 
-    return Method("fedvls", loss=loss, term=term if lam or logit_weight else None)
+    return Method("fedvls", loss=loss, regularizer=regularizer if lam or logit_weight else None)

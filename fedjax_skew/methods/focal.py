@@ -20,9 +20,9 @@ def focal(*, gamma: float = 2.0, alpha: float = 0.25) -> Method:
     checks.at_least("focal", "gamma", gamma, 0)
     checks.positive("focal", "alpha", alpha)
 
-    def loss(view):
-        return view.mean(
-            losses.focal(view.outputs.logits, view.batch.labels, gamma=gamma, alpha=alpha)
+    def loss(context):
+        return context.mean(
+            losses.focal(context.outputs.logits, context.batch.labels, gamma=gamma, alpha=alpha)
         )
 
     return Method("focal", loss=loss)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fedjax_skew import losses
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, State
+from fedjax_skew.methods.base import Method, MethodState
 
 
 def logit_adjust(*, tau: float = 1.0, form: str = "local", eps: float = 0.0) -> Method:
@@ -25,26 +25,26 @@ def logit_adjust(*, tau: float = 1.0, form: str = "local", eps: float = 0.0) -> 
     checks.choice("logit_adjust", "form", form, ("local", "global", "post_hoc"))
     checks.at_least("logit_adjust", "eps", eps, 0)
 
-    def global_counts(setup):
-        return State(jnp.asarray(setup.class_counts.sum(0), jnp.float32))
+    def global_counts(context):
+        return MethodState(jnp.asarray(context.class_counts.sum(0), jnp.float32))
 
-    def loss(view):
-        client = view.client
+    def loss(context):
+        client = context.client
         counts = client.class_counts if form == "local" else client.server
-        return view.mean(
+        return context.mean(
             losses.balanced_softmax(
-                view.outputs.logits, view.batch.labels, counts, tau=tau, eps=eps or None
+                context.outputs.logits, context.batch.labels, counts, tau=tau, eps=eps or None
             )
         )
 
-    def evaluated(evaluation):
+    def eval_model(evaluation):
         counts = evaluation.state
         # A class that nobody holds gets no bonus: it was never trained.
         prior = jnp.where(counts > 0, counts / counts.sum(), 1.0)
         return evaluation.params, evaluation.stats, tau * jnp.log(prior)
 
-    def predict(model, evaluated, x):
-        params, stats, shift = evaluated
+    def predict(model, eval_model, x):
+        params, stats, shift = eval_model
         outputs, _ = model.apply(params, stats, x)
         return outputs._replace(logits=outputs.logits - shift)
 
@@ -52,4 +52,4 @@ def logit_adjust(*, tau: float = 1.0, form: str = "local", eps: float = 0.0) -> 
         return Method("logit_adjust", loss=loss)
     if form == "global":
         return Method("logit_adjust", init=global_counts, loss=loss)
-    return Method("logit_adjust", init=global_counts, evaluated=evaluated, predict=predict)
+    return Method("logit_adjust", init=global_counts, eval_model=eval_model, predict=predict)

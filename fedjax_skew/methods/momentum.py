@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.methods.base import Facts
+from fedjax_skew.methods.base import RunInfo
 
 
 def effective_steps(num_steps: jax.Array, momentum: float) -> jax.Array:
@@ -25,9 +25,9 @@ def effective_steps(num_steps: jax.Array, momentum: float) -> jax.Array:
     return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
 
 
-def require_fresh_momentum(method: str, facts: Facts) -> None:
+def require_fresh_momentum(method: str, info: RunInfo) -> None:
     """Raises if clients keep their momentum, because ``effective_steps`` would then be wrong."""
-    if facts.keep_momentum:
+    if info.keep_momentum:
         raise ValueError(
             f"keep_momentum=True does not go with method={method!r}, whose step counts hold for "
             "momentum that starts at zero every round; set it to False."

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from fedjax_skew import losses
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, State, Upload
+from fedjax_skew.methods.base import Method, MethodState, Upload
 
 
 def moon(*, mu: float = 1.0, temperature: float = 0.5, projection: int = 0) -> Method:
@@ -30,21 +30,21 @@ def moon(*, mu: float = 1.0, temperature: float = 0.5, projection: int = 0) -> M
     def keep(params, stats, seen):
         return {"params": params, "stats": stats, "seen": jnp.bool_(seen)}
 
-    def term(view):
-        client, previous = view.client, view.client.kept
-        others, _ = client.model.apply(previous["params"], previous["stats"], view.batch.x)
+    def regularizer(context):
+        client, previous = context.client, context.client.state
+        others, _ = client.model.apply(previous["params"], previous["stats"], context.batch.x)
         contrast = losses.model_contrastive(
-            view.outputs.features,
-            client.teacher(view.batch).features,
+            context.outputs.features,
+            client.teacher(context.batch).features,
             others.features,
             temperature=temperature,
         )
-        return mu * jnp.where(previous["seen"], view.mean(contrast), 0.0)
+        return mu * jnp.where(previous["seen"], context.mean(contrast), 0.0)
 
     return Method(
         "moon",
-        init=lambda setup: State(None, keep(setup.params, setup.stats, False)),
-        term=term,
-        finish=lambda client, result: Upload(keep(result.params, result.stats, True)),
+        init=lambda context: MethodState(None, keep(context.params, context.stats, False)),
+        regularizer=regularizer,
+        make_upload=lambda client, result: Upload(keep(result.params, result.stats, True)),
         projection=projection,
     )

@@ -15,8 +15,8 @@ labels.
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, StepResult
@@ -36,12 +36,12 @@ def perfedavg(*, alpha: float = 0.005, variant: str = "fo", delta: float = 1e-3)
 
     def step(s):
         inner, aux = s.grad(s.params, s.batches[0])
-        gradient, _ = s.grad(trees.add_scaled(s.params, -alpha, inner), s.batches[1])
+        gradient, _ = s.grad(optax.tree.add_scale(s.params, -alpha, inner), s.batches[1])
         if variant == "hf":
-            ahead, _ = s.grad(trees.add_scaled(s.params, delta, gradient), s.batches[2])
-            behind, _ = s.grad(trees.add_scaled(s.params, -delta, gradient), s.batches[2])
-            bend = trees.subtract(ahead, behind)
-            gradient = trees.add_scaled(gradient, -alpha / (2 * delta), bend)
+            ahead, _ = s.grad(optax.tree.add_scale(s.params, delta, gradient), s.batches[2])
+            behind, _ = s.grad(optax.tree.add_scale(s.params, -delta, gradient), s.batches[2])
+            bend = optax.tree.sub(ahead, behind)
+            gradient = optax.tree.add_scale(gradient, -alpha / (2 * delta), bend)
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux)
 
@@ -54,11 +54,11 @@ def perfedavg(*, alpha: float = 0.005, variant: str = "fo", delta: float = 1e-3)
             return jnp.sum(jnp.where(batch.where, loss, 0.0))
 
         def accumulate(sums, batch):
-            return trees.add(sums, jax.grad(total)(client.params, batch))
+            return optax.tree.add(sums, jax.grad(total)(client.params, batch))
 
-        gradient = client.fold(accumulate, trees.zeros(client.params))
+        gradient = client.fold(accumulate, optax.tree.zeros_like(client.params))
         step = -alpha / jnp.maximum(client.num_samples, 1)
-        return trees.add_scaled(client.params, step, gradient), client.stats
+        return optax.tree.add_scale(client.params, step, gradient), client.stats
 
     return Method(
         "perfedavg", step=step, num_batches=3 if variant == "hf" else 2, personal=personal

@@ -15,10 +15,11 @@ model.
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, ServerResult, State, StepResult, Upload
+from fedjax_skew.methods.base import Method, MethodState, ServerResult, StepResult, Upload
 
 
 def pfedme(
@@ -64,29 +65,29 @@ def pfedme(
         shape = jax.eval_shape(s.grad, s.params, s.batches[0])[1]
         aux = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
         theta, aux = jax.lax.fori_loop(0, inner_steps, descend, (s.scratch, aux))
-        away = trees.scale(lam, trees.subtract(s.params, theta))
+        away = optax.tree.scale(lam, optax.tree.sub(s.params, theta))
         params, opt_state = s.descend(s.params, away, s.opt_state)
         return StepResult(params, opt_state, theta, aux)
 
-    def finish(client, result):
+    def make_upload(client, result):
         return Upload({"theta": result.scratch, "stats": result.stats, "trained": jnp.bool_(True)})
 
     def server(rnd):
-        params = trees.add_scaled(rnd.params, beta, rnd.mean_delta)
+        params = optax.tree.add_scale(rnd.params, beta, rnd.mean_delta)
         return ServerResult(params, rnd.mean_stats, rnd.state)
 
     def personal(client):
-        own = client.kept["theta"], client.kept["stats"]
-        return trees.select(client.kept["trained"], own, (client.params, client.stats))
+        own = client.state["theta"], client.state["stats"]
+        return trees.select(client.state["trained"], own, (client.params, client.stats))
 
     return Method(
         "pfedme",
-        init=lambda setup: State(
-            None, {"theta": setup.params, "stats": setup.stats, "trained": jnp.bool_(False)}
+        init=lambda context: MethodState(
+            None, {"theta": context.params, "stats": context.stats, "trained": jnp.bool_(False)}
         ),
         scratch=lambda client: client.params,
         step=step,
-        finish=finish,
+        make_upload=make_upload,
         server=None if beta == 1 else server,
         personal=personal,
     )

@@ -15,10 +15,10 @@ samples.
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
 from fedjax_skew.methods import checks
-from fedjax_skew.methods.base import Method, ServerResult, State, Upload, uniform
+from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
 from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
 
 
@@ -33,39 +33,39 @@ def scaffold(*, server_lr: float = 1.0, uniform_weights: bool = True) -> Method:
     checks.positive("scaffold", "server_lr", server_lr)
     checks.flag("scaffold", "uniform_weights", uniform_weights)
 
-    def init(setup):
-        require_fresh_momentum("scaffold", setup.facts)
-        zero = trees.zeros(setup.params)
-        return State(zero, zero)
+    def init(context):
+        require_fresh_momentum("scaffold", context.info)
+        zero = optax.tree.zeros_like(context.params)
+        return MethodState(zero, zero)
 
-    def correct(gradient, params, client):
-        return jax.tree.map(lambda g, own, c: g - own + c, gradient, client.kept, client.server)
+    def correct_gradient(gradient, params, client):
+        return jax.tree.map(lambda g, own, c: g - own + c, gradient, client.state, client.server)
 
-    def finish(client, result):
-        length = client.lr * effective_steps(client.num_steps, client.facts.momentum)
+    def make_upload(client, result):
+        length = client.lr * effective_steps(client.num_steps, client.info.momentum)
         length = jnp.maximum(length, 1e-12)
         variate = jax.tree.map(
             lambda own, c, x, y: own - c + (x - y) / length,
-            client.kept,
+            client.state,
             client.server,
             result.start,
             result.params,
         )
-        return Upload(variate, None, trees.subtract(variate, client.kept))
+        return Upload(variate, None, optax.tree.sub(variate, client.state))
 
-    def absorb(rnd):
-        return trees.add_scaled(rnd.state, 1 / rnd.facts.num_clients, rnd.summed)
+    def update_server_state(rnd):
+        return optax.tree.add_scale(rnd.state, 1 / rnd.info.num_clients, rnd.summed)
 
     def server(rnd):
-        params = trees.add_scaled(rnd.params, server_lr, rnd.mean_delta)
+        params = optax.tree.add_scale(rnd.params, server_lr, rnd.mean_delta)
         return ServerResult(params, rnd.mean_stats, rnd.state)
 
     return Method(
         "scaffold",
         init=init,
-        correct=correct,
-        finish=finish,
+        correct_gradient=correct_gradient,
+        make_upload=make_upload,
         weight=uniform if uniform_weights else None,
-        absorb=absorb,
+        update_server_state=update_server_state,
         server=None if server_lr == 1 else server,
     )

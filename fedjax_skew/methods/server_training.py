@@ -121,13 +121,13 @@ def client_outputs(rnd: Round, x: jax.Array) -> Outputs:
 
 def averaged(rnd: Round) -> tuple[PyTree, PyTree]:
     """The weighted mean of the client models."""
-    return trees.add(rnd.params, rnd.mean_delta), rnd.mean_stats
+    return optax.tree.add(rnd.params, rnd.mean_delta), rnd.mean_stats
 
 
 def unless_empty(rnd: Round, result: ServerResult) -> ServerResult:
     """The result, or the round's start if no client took part."""
-    before = ServerResult(rnd.params, rnd.stats, rnd.state)
-    return trees.select(jnp.sum(rnd.weights) > 0, result, before)
+    before_training = ServerResult(rnd.params, rnd.stats, rnd.state)
+    return trees.select(jnp.sum(rnd.weights) > 0, result, before_training)
 
 
 def new_head(key: jax.Array, like: PyTree, num_features: int = 0) -> PyTree:
@@ -175,7 +175,7 @@ def retrain_head(
         return masked_mean(cross_entropy(logits, labels[ids]), (ids >= 0) & where[ids])
 
     def step(classifier, ids):
-        return trees.add_scaled(classifier, -lr, jax.grad(loss)(classifier, ids)), None
+        return optax.tree.add_scale(classifier, -lr, jax.grad(loss)(classifier, ids)), None
 
     def epoch(classifier, key):
         order = jax.random.permutation(key, number)

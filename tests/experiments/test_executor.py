@@ -15,7 +15,7 @@ import pytest
 from configs import tables
 from experiments import cells, executor, processes
 from fedjax_skew.report import store
-from fedjax_skew.train import Interrupted
+from fedjax_skew.runs.train import Interrupted
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 

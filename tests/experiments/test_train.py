@@ -13,8 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from fedjax_skew.core import checkpoint
-from fedjax_skew.train import train_and_evaluate
+from fedjax_skew.runs import checkpoint
+from fedjax_skew.runs.train import train_and_evaluate
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 FIELDS = {

@@ -9,8 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from fedjax_skew.core.local import LocalWork, local_step
-from fedjax_skew.methods.base import Batch, Client, Facts, Round, Setup, View
+from fedjax_skew.engine.local import LocalSpec, local_step
+from fedjax_skew.methods.base import Batch, Client, InitContext, LossContext, Round, RunInfo
 from fedjax_skew.models.functional import from_module
 
 CLASSES, DIM, WIDTH = 4, 6, 5
@@ -37,8 +37,8 @@ def make_params(tiny_model):
 
 
 @pytest.fixture(scope="session")
-def facts():
-    return Facts(
+def info():
+    return RunInfo(
         num_clients=5,
         num_classes=CLASSES,
         cohort_size=2,
@@ -50,25 +50,25 @@ def facts():
 
 
 @pytest.fixture(scope="session")
-def make_setup(tiny_model, make_params, facts):
+def make_init_context(tiny_model, make_params, info):
     """``make_setup(class_counts)`` is what ``init`` sees; 5 clients, 4 classes."""
 
     def make(class_counts=None):
         if class_counts is None:
             class_counts = np.arange(5 * CLASSES).reshape(5, CLASSES)
-        return Setup(facts, tiny_model, make_params(), {}, class_counts, jax.random.key(0))
+        return InitContext(info, tiny_model, make_params(), {}, class_counts, jax.random.key(0))
 
     return make
 
 
 @pytest.fixture(scope="session")
-def make_client(tiny_model, make_params, facts):
+def make_client(tiny_model, make_params, info):
     """A client with 22 samples of 3 of the 4 classes; keywords change its fields."""
 
     def make(**changes):
         counts = jnp.array([12.0, 8.0, 2.0, 0.0])
         fields = dict(
-            facts=facts,
+            info=info,
             model=tiny_model,
             params=make_params(),
             stats={},
@@ -79,7 +79,7 @@ def make_client(tiny_model, make_params, facts):
             round=jnp.int32(0),
             lr=jnp.float32(0.1),
             key=jax.random.key(1),
-            kept=None,
+            state=None,
             server=None,
             fold=None,
             sample_class=None,
@@ -90,7 +90,7 @@ def make_client(tiny_model, make_params, facts):
 
 
 @pytest.fixture(scope="session")
-def make_view(make_client, make_params):
+def make_context(make_client, make_params):
     """A batch of 8 rows, the last of them padding, seen by a local model other than the global."""
 
     def make(client=None, **changes):
@@ -102,7 +102,7 @@ def make_view(make_client, make_params):
         batch = changes.pop("batch", batch)
         params = changes.pop("params", None) or make_params(3)
         outputs, _ = client.model.apply(params, client.stats, batch.x, train=True)
-        view = View(
+        context = LossContext(
             client=client,
             params=params,
             outputs=outputs,
@@ -112,18 +112,18 @@ def make_view(make_client, make_params):
             epoch_start=jnp.bool_(True),
             key=jax.random.key(4),
         )
-        return dataclasses.replace(view, **changes)
+        return dataclasses.replace(context, **changes)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def make_round(tiny_model, make_params, facts):
+def make_round(tiny_model, make_params, info):
     """A round of two clients with equal weights; keywords change its fields."""
 
     def make(**changes):
         fields = dict(
-            facts=facts,
+            info=info,
             model=tiny_model,
             params=make_params(),
             stats={},
@@ -175,8 +175,8 @@ def take_step(make_client, make_batches):
     def take(method, client=None, *, params=None, batches=None, momentum=0.0):
         client = client or make_client()
         params = client.params if params is None else params
-        work = LocalWork(
-            facts=client.facts,
+        work = LocalSpec(
+            info=client.info,
             model=client.model,
             method=method,
             optimizer=optax.trace(momentum) if momentum else optax.identity(),

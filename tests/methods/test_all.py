@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from fedjax_skew import methods
-from fedjax_skew.core import checkpoint
-from fedjax_skew.core.evaluate import batches, evaluate
-from fedjax_skew.core.mesh import replicate
-from fedjax_skew.core.problem import build, initial_state, next_phase
-from fedjax_skew.core.round import run_rounds, state_shardings
 from fedjax_skew.data import datasets
+from fedjax_skew.engine.evaluate import batches, evaluate
+from fedjax_skew.engine.mesh import replicate
+from fedjax_skew.engine.round import run_rounds, state_shardings
 from fedjax_skew.models.norm import Norm
+from fedjax_skew.runs import checkpoint
+from fedjax_skew.simulation.problem import build, initial_state, start_next_phase
 
 # Server-side loops are shortened; what they do is tested beside each method.
 SHORT = {
@@ -51,13 +51,13 @@ def synthetic():
 
 def run(problem, through=None):
     """All rounds; ``through`` is applied to the state after the first one."""
-    mesh = problem.phases[0].work.mesh
+    mesh = problem.phases[0].spec.mesh
     data, keys = replicate((problem.data, problem.keys), mesh)
     state = initial_state(problem)
     shardings = state_shardings(mesh)
     for phase in problem.phases:
         fn = jax.jit(
-            functools.partial(run_rounds, phase.work, ROUNDS),
+            functools.partial(run_rounds, phase.spec, ROUNDS),
             out_shardings=(shardings, shardings.round),
         )
         if through and phase.first == 0:
@@ -66,17 +66,17 @@ def run(problem, through=None):
         state, _ = fn(state, data, keys, jnp.int32(phase.last))
         assert int(state.round) == phase.last, "stopped early: a result is not finite"
         if phase is not problem.phases[-1]:
-            state = next_phase(problem, phase, state)
+            state = start_next_phase(problem, phase, state)
     return state
 
 
 def final_loss(problem, state):
     """The loss of the final model on the test set."""
     phase, dataset = problem.phases[-1], problem.dataset
-    mesh = phase.work.mesh
+    mesh = phase.spec.mesh
     data, keys = replicate((problem.data, problem.keys), mesh)
     tests = (batches(dataset.x_test, dataset.y_test, 50, mesh.devices.size),)
-    score = jax.jit(functools.partial(evaluate, phase.work))
+    score = jax.jit(functools.partial(evaluate, phase.spec))
     (scores,) = score(state, data, keys, tests, jnp.bool_(True))
     return scores.loss
 
@@ -107,8 +107,10 @@ def test_every_method(name, problem_name, tiny_config, images, synthetic, tmp_pa
         "hparams": {name: SHORT.get(name, {})},
         "partition": "dirichlet(beta=0.5,min_size=4)" if on_images else "natural",
         # Synthetic's rarest class has one sample.
-        "server_data__labelled": (0.05 if on_images else 0.005) if method.labelled else 0.0,
-        "server_data__unlabelled": 0.1 if method.unlabelled else 0.0,
+        "server_data__labelled": (0.05 if on_images else 0.005)
+        if method.needs_labelled_data
+        else 0.0,
+        "server_data__unlabelled": 0.1 if method.needs_unlabelled_data else 0.0,
     }
     make = functools.partial(build, dataset=dataset, module=Tiny() if on_images else None)
 

@@ -7,13 +7,13 @@ from fedjax_skew.methods import build
 from fedjax_skew.methods.base import LocalResult, uniform
 
 
-def test_the_loss_is_that_of_ten_times_the_logits_plus_log_counts(make_view):
-    view = make_view()
+def test_the_loss_is_that_of_ten_times_the_logits_plus_log_counts(make_context):
+    context = make_context()
     shift = np.log(np.array([12, 8, 2, 1]))
-    logits = 10 * np.asarray(view.outputs.logits, np.float64) + shift
+    logits = 10 * np.asarray(context.outputs.logits, np.float64) + shift
     log_q = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    expected = -log_q[np.arange(8), np.asarray(view.batch.labels)][:7].mean()
-    np.testing.assert_allclose(build("calfat").loss(view), expected, rtol=1e-5)
+    expected = -log_q[np.arange(8), np.asarray(context.batch.labels)][:7].mean()
+    np.testing.assert_allclose(build("calfat").loss(context), expected, rtol=1e-5)
 
 
 def test_clients_have_equal_weights_unless_samples_are_asked_for():

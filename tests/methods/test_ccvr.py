@@ -3,15 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from fedjax_skew import trees
 from fedjax_skew.methods.base import Batch, Evaluation
 from fedjax_skew.methods.ccvr import ccvr, draw_features, pooled_moments
 
 
 @pytest.fixture
-def evaluation(make_client, make_params, facts, tiny_model):
+def evaluation(make_client, make_params, info, tiny_model):
     """Two clients of 23 and 12 samples; class 3 has none; the head prefers class 0."""
     rng = np.random.default_rng(0)
     params = make_params()
@@ -22,7 +22,7 @@ def evaluation(make_client, make_params, facts, tiny_model):
         x = rng.normal(size=(n, 6)) + 4 * np.eye(3, 6)[labels]
         clients.append((x.astype(np.float32), labels.astype(np.int32)))
 
-    def view(x, labels):
+    def context(x, labels):
         def fold(fn, carry):
             for at in range(0, len(x), 8):
                 rows = np.minimum(np.arange(at, at + 8), len(x) - 1)
@@ -33,11 +33,11 @@ def evaluation(make_client, make_params, facts, tiny_model):
         return make_client(params=params, fold=fold)
 
     def sum_clients(fn):
-        return trees.add(*(fn(view(*c)) for c in clients))
+        return optax.tree.add(*(fn(context(*c)) for c in clients))
 
     def make(final):
         return Evaluation(
-            facts, tiny_model, params, {}, None, jax.random.key(0), sum_clients, jnp.bool_(final)
+            info, tiny_model, params, {}, None, jax.random.key(0), sum_clients, jnp.bool_(final)
         )
 
     x, labels = (np.concatenate(part) for part in zip(*clients, strict=True))
@@ -71,8 +71,8 @@ def test_only_the_head_of_the_final_model_is_calibrated(evaluation):
     make, x, labels = evaluation
     method = ccvr(samples_per_class=100, epochs=20, head_lr=0.1)
     early, late = make(False), make(True)
-    jax.tree.map(np.testing.assert_array_equal, method.evaluated(early)[0], early.params)
-    params, _ = jax.jit(lambda: method.evaluated(late))()
+    jax.tree.map(np.testing.assert_array_equal, method.eval_model(early)[0], early.params)
+    params, _ = jax.jit(lambda: method.eval_model(late))()
     jax.tree.map(np.testing.assert_array_equal, params["hidden"], late.params["hidden"])
 
     def accuracy(params):

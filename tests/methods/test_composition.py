@@ -3,25 +3,28 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from fedjax_skew import trees
 from fedjax_skew.methods import build
-from fedjax_skew.methods.base import Method, State, Upload
+from fedjax_skew.methods.base import Method, MethodState, Upload
 from fedjax_skew.methods.composition import compose
 
 
 def decay_term(strength):
-    return Method("decay", term=lambda view: strength * trees.dot(view.params, view.params))
+    return Method(
+        "decay",
+        regularizer=lambda context: strength * optax.tree.vdot(context.params, context.params),
+    )
 
 
 def counter():
     """Counts participations on the client and on the server."""
     return Method(
         "counter",
-        init=lambda setup: State(jnp.int32(0), jnp.int32(0)),
-        finish=lambda client, result: Upload(client.kept + 1, client.id, jnp.float32(1)),
-        absorb=lambda rnd: rnd.state + rnd.summed.astype(jnp.int32),
+        init=lambda context: MethodState(jnp.int32(0), jnp.int32(0)),
+        make_upload=lambda client, result: Upload(client.state + 1, client.id, jnp.float32(1)),
+        update_server_state=lambda rnd: rnd.state + rnd.summed.astype(jnp.int32),
     )
 
 
@@ -33,7 +36,7 @@ def test_a_single_method_is_returned_as_it_is():
 def test_states_are_kept_apart(simulate):
     done = simulate(compose([counter(), decay_term(0.1)]), rounds=3, participation=0.5)
     assert int(done.state.server["counter"][0]) == 9
-    assert int(done.state.kept.method["counter"].sum()) == 9
+    assert int(done.state.clients.method["counter"].sum()) == 9
 
 
 def test_a_term_acts_the_same_alone_and_composed(simulate):
@@ -41,12 +44,12 @@ def test_a_term_acts_the_same_alone_and_composed(simulate):
     both = simulate(compose([decay_term(0.1), counter()]))
     plain = simulate("fedavg")
     jax.tree.map(np.testing.assert_array_equal, alone.state.params, both.state.params)
-    assert float(trees.norm(alone.state.params)) < float(trees.norm(plain.state.params))
+    assert float(optax.tree.norm(alone.state.params)) < float(optax.tree.norm(plain.state.params))
 
 
 def test_a_collision_names_both_methods_and_the_part():
-    a = Method("a", loss=lambda view: 0.0)
-    b = Method("b", loss=lambda view: 0.0)
+    a = Method("a", loss=lambda context: 0.0)
+    b = Method("b", loss=lambda context: 0.0)
     with pytest.raises(ValueError, match=r"a and b both define the loss"):
         compose([a, b])
 
@@ -69,12 +72,12 @@ def test_an_unknown_hyper_parameter_names_the_method():
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("fedlc+scaffold", ("loss", "correct", "absorb")),
-        ("fedlc+fedprox", ("loss", "term")),
-        ("fedvls+fedsam", ("loss", "term", "step")),
-        ("fedvls+fedexp", ("loss", "term", "server")),
+        ("fedlc+scaffold", ("loss", "correct_gradient", "update_server_state")),
+        ("fedlc+fedprox", ("loss", "regularizer")),
+        ("fedvls+fedsam", ("loss", "regularizer", "step")),
+        ("fedvls+fedexp", ("loss", "regularizer", "server")),
         ("fedrs+fedadam", ("loss", "server")),
-        ("fedlf+moon", ("loss", "term", "observe", "finish")),
+        ("fedlf+moon", ("loss", "regularizer", "update_scratch", "make_upload")),
     ],
 )
 def test_named_pairs_have_the_parts_of_both(name, parts):
@@ -97,6 +100,6 @@ def test_a_pair_differs_from_each_of_its_methods(simulate, pair, first, second):
         heads = [done.state.params["head"]["kernel"] for done in (one, other)]
         return float(jnp.abs(heads[0] - heads[1]).max())
 
-    assert np.isfinite(float(trees.norm(both.state.params)))
+    assert np.isfinite(float(optax.tree.norm(both.state.params)))
     assert apart(both, a) > 1e-4
     assert apart(both, b) > 1e-4

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fedjax_skew import trees
@@ -33,14 +34,14 @@ def test_a_class_gradient_is_taken_at_the_retrained_head(make_client, make_param
 
     retrained = make_params(5)["head"]
     client = make_client(server={"head": retrained}, sample_class=sample_class)
-    gradients = creff(**SMALL).before(client)
+    gradients = creff(**SMALL).before_training(client)
     z = np.asarray(client.model.apply(client.params, {}, x)[0].features)
     logits = z @ np.asarray(retrained["kernel"]) + np.asarray(retrained["bias"])
     p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     p[:, 1] -= 1
     np.testing.assert_allclose(gradients["kernel"][1], z.T @ p / 8, atol=1e-6)
     np.testing.assert_allclose(gradients["bias"][1], p.mean(0), atol=1e-6)
-    assert float(trees.norm(trees.index(gradients, 3))) == 0.0
+    assert float(optax.tree.norm(trees.index(gradients, 3))) == 0.0
 
 
 def test_features_match_gradients_better_after_matching(targets):
@@ -48,8 +49,8 @@ def test_features_match_gradients_better_after_matching(targets):
     known = jnp.array([True, True, True, False])
     features = jax.random.normal(jax.random.key(3), (4, 6, 5))
     made = jax.jit(lambda f: match(f, classifier, gradients, known, steps=50, lr=0.1))(features)
-    before = float(mismatch(features, classifier, gradients, known))
-    assert float(mismatch(made, classifier, gradients, known)) < 0.5 * before
+    before_training = float(mismatch(features, classifier, gradients, known))
+    assert float(mismatch(made, classifier, gradients, known)) < 0.5 * before_training
     np.testing.assert_array_equal(made[3], features[3])
     assert (np.asarray(made[:3]) != np.asarray(features[:3])).all()
 
@@ -57,17 +58,19 @@ def test_features_match_gradients_better_after_matching(targets):
 def test_matching_stays_finite_without_any_gradient(targets):
     classifier, gradients = targets
     features = jnp.zeros((4, 6, 5))
-    made = match(features, classifier, trees.zeros(gradients), jnp.ones(4, bool), steps=2, lr=0.1)
+    made = match(
+        features, classifier, optax.tree.zeros_like(gradients), jnp.ones(4, bool), steps=2, lr=0.1
+    )
     assert np.isfinite(made).all()
 
 
-def test_the_evaluated_head_is_trained_on_the_features(make_setup, make_round, targets):
+def test_the_evaluated_head_is_trained_on_the_features(make_init_context, make_round, targets):
     method = creff(**SMALL, crt_lr=0.5)
-    state = method.init(make_setup()).server
+    state = method.init(make_init_context()).server
     _, gradients = targets
-    summed = {"gradients": trees.scale(2.0, gradients), "holders": jnp.array([2.0, 2, 2, 0])}
+    summed = {"gradients": optax.tree.scale(2.0, gradients), "holders": jnp.array([2.0, 2, 2, 0])}
     rnd = make_round(summed=summed, state=state)
-    new = jax.jit(lambda: method.absorb(rnd))()
+    new = jax.jit(lambda: method.update_server_state(rnd))()
 
     def loss(classifier):
         logits = new["features"] @ classifier["kernel"] + classifier["bias"]
@@ -75,7 +78,7 @@ def test_the_evaluated_head_is_trained_on_the_features(make_setup, make_round, t
 
     assert loss(new["head"]) < 0.8 * loss(state["head"])
     assert method.server is None  # The next model is FedAvg's, with FedAvg's head.
-    params, _ = method.evaluated(
-        Evaluation(rnd.facts, rnd.model, rnd.params, {}, new, rnd.key, None, jnp.bool_(False))
+    params, _ = method.eval_model(
+        Evaluation(rnd.info, rnd.model, rnd.params, {}, new, rnd.key, None, jnp.bool_(False))
     )
     assert params["head"] is new["head"] and params["hidden"] is rnd.params["hidden"]

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fedjax_skew import trees
@@ -12,13 +13,13 @@ from fedjax_skew.models.functional import head
 
 
 @pytest.fixture
-def start(make_setup, make_params):
+def start(make_init_context, make_params):
     """Three clusters of which the last has no client, each with its own model."""
     counts = np.array([[9, 1, 0, 0], [18, 2, 0, 0], [0, 0, 5, 5], [0, 0, 7, 7], [9, 1, 0, 0]])
-    setup = make_setup(counts)
-    state = fedconcat(num_clusters=3).init(setup).server
+    context = make_init_context(counts)
+    state = fedconcat(num_clusters=3).init(context).server
     params = trees.stack([make_params(s) for s in (1, 2, 3)])
-    return setup, {**state, "params": params}
+    return context, {**state, "params": params}
 
 
 def test_clients_with_the_same_labels_share_a_cluster(start):
@@ -41,8 +42,8 @@ def test_each_cluster_averages_its_own_clients(start, make_client, make_round, m
         begin, _ = method.start(client)
         jax.tree.map(np.testing.assert_array_equal, begin, trees.index(state["params"], first))
         result = type("Result", (), dict(params=make_params(local), stats={}, start=begin))
-        uploads.append(method.finish(client, result).summed)
-    new = method.server(make_round(summed=trees.add(*uploads), state=state)).state["params"]
+        uploads.append(method.make_upload(client, result).summed)
+    new = method.server(make_round(summed=optax.tree.add(*uploads), state=state)).state["params"]
     expected = trees.weighted_mean(
         jnp.array([0.75, 0.25]), trees.stack([make_params(11), make_params(12)])
     )
@@ -58,9 +59,9 @@ def test_each_cluster_averages_its_own_clients(start, make_client, make_round, m
 
 @pytest.mark.parametrize("head_init", ["random", "concatenated"])
 def test_the_head_sees_the_features_of_all_encoders(start, tiny_model, head_init):
-    setup, state = start
-    then = fedconcat(num_clusters=3, head_init=head_init).then
-    params, stats = then.transition(setup, setup.params, setup.stats, state)
+    context, state = start
+    next_phase = fedconcat(num_clusters=3, head_init=head_init).next_phase
+    params, stats = next_phase.transition(context, context.params, context.stats, state)
     assert params["head"]["kernel"].shape == (3 * 5, 4) and list(params) == ["head"]
     x = jax.random.normal(jax.random.key(0), (7, 6))
     outputs, same = concatenated(tiny_model).apply(params, stats, x, train=True)
@@ -79,7 +80,7 @@ def test_a_run_too_short_for_both_phases_is_refused_but_a_smoke_run_fits(tiny_co
     config = tiny_config(method="fedconcat", rounds=50)
     with pytest.raises(ValueError, match="rounds=50 leaves nothing for the second phase"):
         check(config)
-    assert check(smoke(config)).then.rounds == 1
+    assert check(smoke(config)).next_phase.rounds == 1
 
 
 def test_a_run_freezes_the_encoders_and_takes_a_few_steps(simulate):

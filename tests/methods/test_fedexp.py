@@ -5,6 +5,7 @@ import types
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fedjax_skew import trees
@@ -16,7 +17,9 @@ def server_step(method, make_client, make_round, deltas, weights, **changes):
     """How far the server went, in units of the mean update."""
     zero = {"w": jnp.zeros(4)}
     deltas = [{"w": jnp.asarray(d, jnp.float32)} for d in deltas]
-    uploads = [method.finish(make_client(), LocalResult(d, {}, zero, None, None)) for d in deltas]
+    uploads = [
+        method.make_upload(make_client(), LocalResult(d, {}, zero, None, None)) for d in deltas
+    ]
     weights = jnp.asarray(weights, jnp.float32)
     mean = trees.weighted_mean(weights, trees.stack(deltas))
     rnd = make_round(
@@ -27,7 +30,7 @@ def server_step(method, make_client, make_round, deltas, weights, **changes):
         **changes,
     )
     result = method.server(rnd)
-    return float(trees.dot(result.params, mean) / trees.dot(mean, mean)), result
+    return float(optax.tree.vdot(result.params, mean) / optax.tree.vdot(mean, mean)), result
 
 
 def test_step_equals_the_formula(make_client, make_round):
@@ -74,12 +77,12 @@ def test_evaluates_the_mean_of_the_last_two_iterates():
     evaluation = types.SimpleNamespace(
         params={"w": jnp.array(3.0)}, stats={"mean": jnp.array(9.0)}, state={"w": jnp.array(1.0)}
     )
-    params, stats = fedexp().evaluated(evaluation)
+    params, stats = fedexp().eval_model(evaluation)
     assert float(params["w"]) == 2.0 and float(stats["mean"]) == 9.0
-    assert fedexp(average=False).evaluated is None  # The last iterate as it is.
+    assert fedexp(average=False).eval_model is None  # The last iterate as it is.
 
 
-def test_before_the_first_round_the_initial_model_is_evaluated(make_setup):
-    setup = make_setup()
-    state = fedexp().init(setup).server
-    jax.tree.map(np.testing.assert_array_equal, state, setup.params)
+def test_before_the_first_round_the_initial_model_is_evaluated(make_init_context):
+    context = make_init_context()
+    state = fedexp().init(context).server
+    jax.tree.map(np.testing.assert_array_equal, state, context.params)

@@ -22,14 +22,14 @@ def by_hand(rows, held):
     return total
 
 
-def test_softmax_covers_the_clients_classes(make_view):
-    view = make_view()
-    logits, labels = np.asarray(view.outputs.logits), np.asarray(view.batch.labels)
+def test_softmax_covers_the_clients_classes(make_context):
+    context = make_context()
+    logits, labels = np.asarray(context.outputs.logits), np.asarray(context.batch.labels)
     local = logits[:7, :3]  # class 3 is vacant, row 7 is padding
     expected = np.mean(
         np.log(np.exp(local).sum(-1)) - local[np.arange(7), labels[:7]], dtype=np.float64
     )
-    np.testing.assert_allclose(fedgc().loss(view), expected, rtol=1e-5)
+    np.testing.assert_allclose(fedgc().loss(context), expected, rtol=1e-5)
 
 
 def test_correction_by_hand():
@@ -63,7 +63,7 @@ def server(method, make_client, make_round, make_params, counts, weights=(0.75, 
     start, models = make_params(), [make_params(11), make_params(12)]
     params = {**start, "head": {"kernel": start["head"]["kernel"]}}
     uploads = [
-        method.finish(
+        method.make_upload(
             make_client(class_counts=jnp.asarray(n, jnp.float32)),
             LocalResult(y, {}, start, None, None),
         )

@@ -14,14 +14,14 @@ pull = jax.jit(jax.grad(gravitation))
 
 
 @pytest.mark.parametrize("scale", ["paper", "max"])
-def test_without_gravitation_it_is_the_unbalanced_softmax_alone(make_view, scale):
+def test_without_gravitation_it_is_the_unbalanced_softmax_alone(make_context, scale):
     method = fedgr(lam=0.0, scale=scale)
-    assert method.server is None and method.finish is None
-    view = make_view()
+    assert method.server is None and method.make_upload is None
+    context = make_context()
     values = unbalanced_softmax(
-        view.outputs.logits, view.batch.labels, view.client.class_counts, scale=scale
+        context.outputs.logits, context.batch.labels, context.client.class_counts, scale=scale
     )
-    np.testing.assert_allclose(method.loss(view), values[:7].mean(), rtol=1e-6)
+    np.testing.assert_allclose(method.loss(context), values[:7].mean(), rtol=1e-6)
 
 
 def test_without_unbalanced_softmax_the_loss_is_left_to_others():
@@ -34,7 +34,10 @@ def server(make_client, make_round, make_params, weights, present, lam=0.5):
     method = fedgr(lam=lam)
     models = [make_params(s) for s in (11, 12, 13)]
     heads = jnp.stack(
-        [method.finish(make_client(), LocalResult(y, {}, y, None, None)).stacked for y in models]
+        [
+            method.make_upload(make_client(), LocalResult(y, {}, y, None, None)).stacked
+            for y in models
+        ]
     )
     weights = jnp.asarray(weights, jnp.float32)
     heads = jnp.where((weights > 0)[:, None, None], heads, 0)

@@ -14,27 +14,33 @@ def cross_entropy(logits, labels):
     return -log_q[np.arange(8), labels][:7].mean()
 
 
-def test_vacant_classes_drop_out_by_default(make_view):
-    view = make_view()
-    logits, labels = np.asarray(view.outputs.logits, np.float64), np.asarray(view.batch.labels)
+def test_vacant_classes_drop_out_by_default(make_context):
+    context = make_context()
+    logits, labels = (
+        np.asarray(context.outputs.logits, np.float64),
+        np.asarray(context.batch.labels),
+    )
     present = logits[:, :3] - COUNTS[:3] ** -0.25
     expected = cross_entropy(present, np.minimum(labels, 2))
-    np.testing.assert_allclose(build("fedlc").loss(view), expected, rtol=1e-5)
+    np.testing.assert_allclose(build("fedlc").loss(context), expected, rtol=1e-5)
 
 
-def test_a_smallest_count_keeps_them(make_view):
-    view = make_view()
-    logits, labels = np.asarray(view.outputs.logits, np.float64), np.asarray(view.batch.labels)
+def test_a_smallest_count_keeps_them(make_context):
+    context = make_context()
+    logits, labels = (
+        np.asarray(context.outputs.logits, np.float64),
+        np.asarray(context.batch.labels),
+    )
     expected = cross_entropy(logits - 0.1 * np.maximum(COUNTS, 1e-4) ** -0.25, labels)
     method = build("fedlc", {"fedlc": {"tau": 0.1, "min_count": 1e-4}})
-    np.testing.assert_allclose(method.loss(view), expected, rtol=1e-5)
+    np.testing.assert_allclose(method.loss(context), expected, rtol=1e-5)
 
 
-def test_the_printed_denominator_is_an_option(make_view):
-    view = make_view()
-    found = build("fedlc", {"fedlc": {"exclude_true": True}}).loss(view)
+def test_the_printed_denominator_is_an_option(make_context):
+    context = make_context()
+    found = build("fedlc", {"fedlc": {"exclude_true": True}}).loss(context)
     expected = losses.fedlc(
-        view.outputs.logits, view.batch.labels, view.client.class_counts, exclude_true=True
+        context.outputs.logits, context.batch.labels, context.client.class_counts, exclude_true=True
     )
     np.testing.assert_allclose(found, expected[:7].mean(), rtol=1e-6)
 

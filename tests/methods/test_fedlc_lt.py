@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fedjax_skew import losses, trees
@@ -17,7 +18,7 @@ OFF = dict(l_local=False, l_global=False, class_importance=False, class_query=Fa
 
 
 @pytest.fixture
-def table(make_setup):
+def table(make_init_context):
     """State in which clients 0, 1, 3 were seen; class 2 is known to client 0 alone."""
     rng = np.random.default_rng(0)
     counts = np.zeros((5, 4), np.float32)
@@ -25,24 +26,24 @@ def table(make_setup):
     held = (counts > 0)[..., None]
     mean = jnp.asarray(rng.normal(size=(5, 4, 4)) * held, jnp.float32)
     var = jnp.asarray(rng.random((5, 4, 4)) * held, jnp.float32)
-    state = fedlc_lt().init(make_setup()).server
+    state = fedlc_lt().init(make_init_context()).server
     return {**state, "mean": mean, "var": var, "counts": jnp.asarray(counts)}
 
 
 @pytest.fixture
-def auxiliary(make_round, make_params, make_setup):
+def auxiliary(make_round, make_params, make_init_context):
     """A round with two clients whose models and labelled samples are at the server."""
     labels = jnp.asarray(np.arange(60) % 4)
     x = np.random.default_rng(0).normal(size=(60, 6)) + 2 * np.eye(4, 6)[labels]
-    clients = [trees.scale(2.0, make_params(s)) for s in (7, 8)]
+    clients = [optax.tree.scale(2.0, make_params(s)) for s in (7, 8)]
 
     def make(method, **changes):
         return make_round(
-            mean_delta=trees.scale(0.1, make_params(5)),
+            mean_delta=optax.tree.scale(0.1, make_params(5)),
             client_params=trees.stack(clients),
             client_stats={},
             labelled=(jnp.asarray(x, jnp.float32), labels),
-            state=method.init(make_setup()).server if method.init else None,
+            state=method.init(make_init_context()).server if method.init else None,
             **changes,
         )
 
@@ -56,11 +57,23 @@ def test_without_any_switch_it_is_fedavg():
 def test_each_switch_brings_its_own_part():
     def parts(**on):
         method = fedlc_lt(**{**OFF, **on})
-        fields = ("init", "loss", "term", "finish", "absorb", "server")
-        return {f for f in fields if getattr(method, f)}, method.labelled, method.client_models
+        fields = ("init", "loss", "regularizer", "make_upload", "update_server_state", "server")
+        return (
+            {f for f in fields if getattr(method, f)},
+            method.needs_labelled_data,
+            method.needs_client_models,
+        )
 
-    assert parts(l_local=True) == ({"init", "term", "finish", "absorb"}, False, False)
-    assert parts(class_importance=True) == ({"init", "loss", "finish", "absorb"}, False, False)
+    assert parts(l_local=True) == (
+        {"init", "regularizer", "make_upload", "update_server_state"},
+        False,
+        False,
+    )
+    assert parts(class_importance=True) == (
+        {"init", "loss", "make_upload", "update_server_state"},
+        False,
+        False,
+    )
     assert parts(l_global=True) == ({"init", "server"}, True, True)
     assert parts(class_query=True) == ({"server"}, True, False)
 
@@ -98,38 +111,38 @@ def test_neighbours_are_sought_among_the_clients_seen(table, normalize):
 def test_the_server_keeps_the_statistics_of_absent_and_skipped_clients(table, make_round):
     stacked = {"mean": jnp.ones((2, 4, 4)), "var": 2 * jnp.ones((2, 4, 4))}
     rnd = make_round(stacked=stacked, state=table, weights=jnp.array([1.0, 0.0]))
-    new = jax.jit(lambda: fedlc_lt().absorb(rnd))()
+    new = jax.jit(lambda: fedlc_lt().update_server_state(rnd))()
     np.testing.assert_array_equal(new["mean"][3], jnp.ones((4, 4)))
     np.testing.assert_array_equal(new["counts"][3], rnd.class_counts[0])
     for k in (0, 1):  # Client 1 was in the round but not finite.
         np.testing.assert_array_equal(new["var"][k], table["var"][k])
 
 
-def test_the_first_participation_is_plain_cross_entropy(table, make_client, make_view):
+def test_the_first_participation_is_plain_cross_entropy(table, make_client, make_context):
     method = fedlc_lt()
     state = {**table, **neighborhood(table, 2, normalize=True)}
-    view = make_view(make_client(server=state, id=jnp.int32(2)))
-    plain = view.mean(losses.cross_entropy(view.outputs.logits, view.batch.labels))
-    assert float(method.loss(view)) == float(plain)
-    assert float(method.term(view)) == 0.0
+    context = make_context(make_client(server=state, id=jnp.int32(2)))
+    plain = context.mean(losses.cross_entropy(context.outputs.logits, context.batch.labels))
+    assert float(method.loss(context)) == float(plain)
+    assert float(method.regularizer(context)) == 0.0
 
 
 def test_later_terms_are_the_papers_where_a_neighbour_knows_the_class(
-    table, make_client, make_view
+    table, make_client, make_context
 ):
     method = fedlc_lt()
     state = {**table, **neighborhood(table, 2, normalize=True)}
-    view = make_view(make_client(server=state, id=jnp.int32(0)))
-    logits, labels = view.outputs.logits, view.batch.labels
-    known = view.batch.where & (labels != 2)  # Class 2 is nobody else's.
+    context = make_context(make_client(server=state, id=jnp.int32(0)))
+    logits, labels = context.outputs.logits, context.batch.labels
+    known = context.batch.where & (labels != 2)  # Class 2 is nobody else's.
     expected = losses.local_logit_calibration(logits, labels, state["synthetic"][0], where=known)
-    np.testing.assert_allclose(method.term(view), expected, rtol=1e-6)
+    np.testing.assert_allclose(method.regularizer(context), expected, rtol=1e-6)
     assert float(expected) > 0
     weights = losses.class_importance_weights(
         state["mean"][0], state["synthetic"][0], jnp.array([1, 1, 0, 0])
     )
-    expected = view.mean(weights[labels] * losses.cross_entropy(logits, labels))
-    np.testing.assert_allclose(method.loss(view), expected, rtol=1e-6)
+    expected = context.mean(weights[labels] * losses.cross_entropy(logits, labels))
+    np.testing.assert_allclose(method.loss(context), expected, rtol=1e-6)
     assert float(weights[2]) == 1.0
 
 
@@ -143,14 +156,14 @@ def test_distillation_brings_the_model_towards_the_ensemble(auxiliary):
         clients,
         jnp.array([0.75, 0.25]),
         result.state["r"][rnd.ids],
-        jax.vmap(trees.norm)(rnd.client_params),
+        jax.vmap(optax.tree.norm)(rnd.client_params),
     )
 
     def apart(params):
         own = rnd.model.apply(params, {}, x)[0].logits
         return float(losses.calibration_distillation(own, ensemble).mean())
 
-    assert apart(result.params) < 0.3 * apart(trees.add(rnd.params, rnd.mean_delta))
+    assert apart(result.params) < 0.3 * apart(optax.tree.add(rnd.params, rnd.mean_delta))
     learnt = np.asarray(result.state["r"])
     assert (learnt[np.asarray(rnd.ids)] != 0).all() and (learnt[[0, 2, 4]] == 0).all()
 
@@ -159,7 +172,7 @@ def test_the_class_query_is_learnt_on_labels_and_becomes_part_of_the_head(auxili
     method = fedlc_lt(**{**OFF, "class_query": True}, steps=100, calibration_lr=0.05)
     rnd = auxiliary(method)
     result = jax.jit(lambda: method.server(rnd))()
-    average = trees.add(rnd.params, rnd.mean_delta)
+    average = optax.tree.add(rnd.params, rnd.mean_delta)
     jax.tree.map(np.testing.assert_array_equal, result.params["hidden"], average["hidden"])
     x, labels = rnd.labelled
 
@@ -200,5 +213,5 @@ def test_a_skipped_client_does_not_teach(auxiliary):
         clients = jax.tree.map(lambda a: a.at[1].multiply(factor), rnd.client_params)
         return method.server(dataclasses.replace(rnd, client_params=clients)).params
 
-    moved = trees.subtract(server(1.0), server(2.0))
-    assert float(trees.norm(moved)) < 1e-3
+    moved = optax.tree.sub(server(1.0), server(2.0))
+    assert float(optax.tree.norm(moved)) < 1e-3

@@ -18,17 +18,17 @@ def fedlf(**hparams):
 def epoch(method, views):
     """The scratch after the views, the first of which starts an epoch."""
     scratch = method.scratch(views[0].client)
-    for i, view in enumerate(views):
-        view = dataclasses.replace(view, scratch=scratch, epoch_start=jnp.bool_(i == 0))
-        scratch = method.observe(view)
+    for i, context in enumerate(views):
+        context = dataclasses.replace(context, scratch=scratch, epoch_start=jnp.bool_(i == 0))
+        scratch = method.update_scratch(context)
     return scratch
 
 
-def test_centres_are_means_over_the_epoch_and_start_anew(make_view, make_params):
+def test_centres_are_means_over_the_epoch_and_start_anew(make_context, make_params):
     method = fedlf()
-    views = [make_view(params=make_params(seed)) for seed in (3, 4, 5)]
+    views = [make_context(params=make_params(seed)) for seed in (3, 4, 5)]
     old = {"sum": jnp.full((4, 5), 9.0), "count": jnp.full(4, 9.0)}
-    first = method.observe(dataclasses.replace(views[0], scratch=old))
+    first = method.update_scratch(dataclasses.replace(views[0], scratch=old))
     scratch = epoch(method, views)
     features = np.concatenate([np.asarray(v.outputs.features, np.float64)[:7] for v in views])
     labels = np.concatenate([np.asarray(v.batch.labels)[:7] for v in views])
@@ -42,49 +42,51 @@ def test_centres_are_means_over_the_epoch_and_start_anew(make_view, make_params)
 @pytest.mark.parametrize(
     "options", [{"normalize": True}, {"literal_margin": True, "normalize": False}]
 )
-def test_loss_and_term_are_the_whole_objective_with_current_centres(make_view, options):
+def test_loss_and_term_are_the_whole_objective_with_current_centres(make_context, options):
     method = fedlf(lam=0.3, gamma=0.2, tau=1.5, **options)
-    view = make_view()
-    view = dataclasses.replace(view, scratch=method.scratch(view.client))
-    seen = method.observe(view)
+    context = make_context()
+    context = dataclasses.replace(context, scratch=method.scratch(context.client))
+    seen = method.update_scratch(context)
     expected = losses.fedlf(
-        view.outputs.logits,
-        view.outputs.features,
-        view.batch.labels,
-        view.client.class_counts,
+        context.outputs.logits,
+        context.outputs.features,
+        context.batch.labels,
+        context.client.class_counts,
         seen["sum"] / np.maximum(seen["count"], 1)[:, None],
         jnp.array([True, True, True, False]),
         lam=0.3,
         gamma=0.2,
         max_margin=1.5,
-        where=view.batch.where,
+        where=context.batch.where,
         **options,
     )
-    np.testing.assert_allclose(method.loss(view) + method.term(view), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        method.loss(context) + method.regularizer(context), expected, rtol=1e-5
+    )
 
 
-def test_the_sum_over_the_batch_is_an_option(make_view):
-    view = make_view()
+def test_the_sum_over_the_batch_is_an_option(make_context):
+    context = make_context()
     mean, total = fedlf(gamma=0.0), fedlf(gamma=0.0, sum_centers=True)
-    view = dataclasses.replace(view, scratch=mean.scratch(view.client))
-    np.testing.assert_allclose(total.term(view), 7 * mean.term(view), rtol=1e-6)
+    context = dataclasses.replace(context, scratch=mean.scratch(context.client))
+    np.testing.assert_allclose(total.regularizer(context), 7 * mean.regularizer(context), rtol=1e-6)
 
 
-def test_centres_carry_no_gradient(make_view):
+def test_centres_carry_no_gradient(make_context):
     method = fedlf(gamma=0.0)
-    view = make_view()
-    view = dataclasses.replace(view, scratch=method.scratch(view.client))
+    context = make_context()
+    context = dataclasses.replace(context, scratch=method.scratch(context.client))
 
     def centres(features):
-        outputs = view.outputs._replace(features=features)
-        return method.observe(dataclasses.replace(view, outputs=outputs))["sum"].sum()
+        outputs = context.outputs._replace(features=features)
+        return method.update_scratch(dataclasses.replace(context, outputs=outputs))["sum"].sum()
 
-    np.testing.assert_array_equal(jax.grad(centres)(view.outputs.features), 0.0)
+    np.testing.assert_array_equal(jax.grad(centres)(context.outputs.features), 0.0)
 
 
 def test_switches_leave_terms_and_state_out():
     alone = fedlf(lam=0.0, gamma=0.0)
-    assert alone.term is None and alone.scratch is None and alone.observe is None
+    assert alone.regularizer is None and alone.scratch is None and alone.update_scratch is None
     assert fedlf(lam=0.0).scratch is None and fedlf(gamma=0.0).scratch is not None
     assert not alone.head_bias
 

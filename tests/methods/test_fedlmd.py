@@ -19,29 +19,33 @@ def masked_kl(target, student, labels, minority):
 
 
 @pytest.mark.parametrize("name", ["fedlmd", "fedlmd_tf"])
-def test_the_target_covers_the_minority_classes_only(make_view, name):
-    view = make_view()  # counts 12, 8, 2, 0: the mean is 5.5
-    student = np.asarray(view.outputs.logits, np.float64)[:7]
-    teacher = np.asarray(view.client.teacher(view.batch).logits, np.float64)[:7]
+def test_the_target_covers_the_minority_classes_only(make_context, name):
+    context = make_context()  # counts 12, 8, 2, 0: the mean is 5.5
+    student = np.asarray(context.outputs.logits, np.float64)[:7]
+    teacher = np.asarray(context.client.teacher(context.batch).logits, np.float64)[:7]
     target = np.zeros_like(teacher) if name == "fedlmd_tf" else teacher
-    expected = masked_kl(target, student, np.asarray(view.batch.labels)[:7], {2, 3})
-    found = build(name, {name: {"beta": 0.5}}).term(view)
+    expected = masked_kl(target, student, np.asarray(context.batch.labels)[:7], {2, 3})
+    found = build(name, {name: {"beta": 0.5}}).regularizer(context)
     np.testing.assert_allclose(found, 0.5 * expected, rtol=1e-4)
 
 
-def test_equal_counts_give_fedntd(make_view, make_client):
-    view = make_view(make_client(class_counts=jnp.full(4, 7.0)))
-    np.testing.assert_allclose(build("fedlmd").term(view), build("fedntd").term(view), rtol=1e-5)
+def test_equal_counts_give_fedntd(make_context, make_client):
+    context = make_context(make_client(class_counts=jnp.full(4, 7.0)))
+    np.testing.assert_allclose(
+        build("fedlmd").regularizer(context), build("fedntd").regularizer(context), rtol=1e-5
+    )
 
 
-def test_a_sole_minority_class_gives_nothing_for_its_samples(make_view, make_client):
-    view = make_view(make_client(class_counts=jnp.array([1.0, 9.0, 9.0, 9.0])))
-    batch = view.batch._replace(labels=jnp.zeros(8, jnp.int32))
-    view = make_view(view.client, batch=batch)
-    assert float(build("fedlmd").term(view)) == 0.0
+def test_a_sole_minority_class_gives_nothing_for_its_samples(make_context, make_client):
+    context = make_context(make_client(class_counts=jnp.array([1.0, 9.0, 9.0, 9.0])))
+    batch = context.batch._replace(labels=jnp.zeros(8, jnp.int32))
+    context = make_context(context.client, batch=batch)
+    assert float(build("fedlmd").regularizer(context)) == 0.0
 
 
-def test_the_teacher_free_form_never_asks_the_global_model(make_view, make_client):
-    view = make_view()
-    blind = make_view(make_client(params=None))
-    np.testing.assert_array_equal(build("fedlmd_tf").term(view), build("fedlmd_tf").term(blind))
+def test_the_teacher_free_form_never_asks_the_global_model(make_context, make_client):
+    context = make_context()
+    blind = make_context(make_client(params=None))
+    np.testing.assert_array_equal(
+        build("fedlmd_tf").regularizer(context), build("fedlmd_tf").regularizer(blind)
+    )

@@ -6,10 +6,10 @@ import numpy as np
 from fedjax_skew.methods import build
 
 
-def test_the_term_is_the_mean_squared_correlation_within_classes(make_view):
-    view = make_view()
-    features = np.asarray(view.outputs.features, np.float64)[:7]
-    labels = np.asarray(view.batch.labels)[:7]
+def test_the_term_is_the_mean_squared_correlation_within_classes(make_context):
+    context = make_context()
+    features = np.asarray(context.outputs.features, np.float64)[:7]
+    labels = np.asarray(context.batch.labels)[:7]
     total, number = 0.0, 0
     for c in range(4):
         z = features[labels == c]
@@ -19,7 +19,7 @@ def test_the_term_is_the_mean_squared_correlation_within_classes(make_view):
         gram = (z.T @ z) ** 2
         total += (gram.sum() - np.trace(gram)) / (5 * 4)
         number += len(z)
-    found = build("fedmr", {"fedmr": {"mu": 0.2}}).term(view)
+    found = build("fedmr", {"fedmr": {"mu": 0.2}}).regularizer(context)
     np.testing.assert_allclose(found, 0.2 * total / number, rtol=1e-4)
 
 

@@ -8,34 +8,34 @@ import pytest
 from fedjax_skew.methods import build
 
 
-def scaled_cross_entropy(view, scale):
-    logits = np.asarray(view.outputs.logits, np.float64) * scale
+def scaled_cross_entropy(context, scale):
+    logits = np.asarray(context.outputs.logits, np.float64) * scale
     log_q = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    return -log_q[np.arange(8), np.asarray(view.batch.labels)][:7].mean()
+    return -log_q[np.arange(8), np.asarray(context.batch.labels)][:7].mean()
 
 
 @pytest.mark.parametrize(
     ("soft", "scale"),
     [(False, [1, 1, 1, 0.4]), (True, [1, 0.4 + 0.6 * 8 / 12, 0.4 + 0.6 * 2 / 12, 0.4])],
 )
-def test_the_scale_is_the_papers_or_the_published_codes(make_view, soft, scale):
-    view = make_view()
+def test_the_scale_is_the_papers_or_the_published_codes(make_context, soft, scale):
+    context = make_context()
     method = build("fedrs", {"fedrs": {"alpha": 0.4, "soft": soft}})
     np.testing.assert_allclose(
-        method.loss(view), scaled_cross_entropy(view, np.array(scale)), rtol=1e-5
+        method.loss(context), scaled_cross_entropy(context, np.array(scale)), rtol=1e-5
     )
 
 
-def test_alpha_zero_keeps_the_missing_class_still(make_view):
-    view = make_view()
+def test_alpha_zero_keeps_the_missing_class_still(make_context):
+    context = make_context()
 
     def loss(alpha, kernel):
-        head = {**view.params["head"], "kernel": kernel}
+        head = {**context.params["head"], "kernel": kernel}
         return build("fedrs", {"fedrs": {"alpha": alpha}}).loss(
-            make_view(params={**view.params, "head": head})
+            make_context(params={**context.params, "head": head})
         )
 
-    kernel = view.params["head"]["kernel"]
+    kernel = context.params["head"]["kernel"]
     still = jax.grad(lambda k: loss(0.0, k))(kernel)
     pushed = jax.grad(lambda k: loss(1.0, k))(kernel)
     np.testing.assert_array_equal(still[:, 3], 0.0)

@@ -6,9 +6,9 @@ import types
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from fedjax_skew import trees
 from fedjax_skew.methods.base import Aux, Method
 from fedjax_skew.methods.fedsam import fedasam, fedsam
 
@@ -27,7 +27,7 @@ def take(method, params, curvature, lr=0.1):
         opt_state=(),
         scratch=None,
         grad=grad,
-        descend=lambda p, g, o: (trees.add_scaled(p, -lr, g), o),
+        descend=lambda p, g, o: (optax.tree.add_scale(p, -lr, g), o),
     )
     return method.step(step), points
 
@@ -75,14 +75,16 @@ def test_a_zero_gradient_does_no_harm():
         jax.tree.map(lambda a: np.testing.assert_array_equal(a, 0), result.params)
 
 
-def test_weight_averaging_takes_every_cycle_of_the_last_quarter(make_setup, make_round, facts):
-    facts = dataclasses.replace(facts, rounds=8)
+def test_weight_averaging_takes_every_cycle_of_the_last_quarter(
+    make_init_context, make_round, info
+):
+    info = dataclasses.replace(info, rounds=8)
     method = fedsam(swa=True, swa_cycle=1)
     one = {"w": jnp.float32(1)}
-    state = method.init(dataclasses.replace(make_setup(), params=one)).server
+    state = method.init(dataclasses.replace(make_init_context(), params=one)).server
     for r in range(8):
         rnd = make_round(
-            facts=facts,
+            info=info,
             round=jnp.int32(r),
             params={"w": jnp.float32(r)},
             mean_delta=one,
@@ -90,7 +92,7 @@ def test_weight_averaging_takes_every_cycle_of_the_last_quarter(make_setup, make
         )
         result = method.server(rnd)
         state = result.state
-        found, _ = method.evaluated(
+        found, _ = method.eval_model(
             types.SimpleNamespace(params=result.params, stats={}, state=state)
         )
         assert float(found["w"]) == {7: 7.5}.get(r, r + 1)

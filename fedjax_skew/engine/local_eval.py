@@ -7,11 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.core.evaluate import Scores, TestSet, client_at, score_models
-from fedjax_skew.core.keys import Stream, stream_keys
-from fedjax_skew.core.local import Broadcast
-from fedjax_skew.core.round import RoundWork, State, run_cohort
 from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine.evaluate import Scores, TestSet, client_at, score_models
+from fedjax_skew.engine.keys import Stream, stream_keys
+from fedjax_skew.engine.local import Broadcast
+from fedjax_skew.engine.round import RoundSpec, State, run_cohort
 from fedjax_skew.methods.base import PyTree, ServerResult
 from fedjax_skew.metrics import deviation
 
@@ -31,29 +31,29 @@ class LocalScores(NamedTuple):
 
 
 def local_models(
-    work: RoundWork, state: State, data: FederatedData, keys: jax.Array, clients: jax.Array
+    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array, clients: jax.Array
 ) -> tuple[PyTree, PyTree]:
     """Models ``[S, k, ...]`` of the clients ``[k]`` after the local training of the next round.
 
-    ``state.kept`` holds their rows.
+    ``state.clients`` holds their rows.
     """
     # A server that hands the stacked client models back; everything else is the ordinary round.
     method = dataclasses.replace(
-        work.local.method,
-        client_models=True,
-        absorb=None,
+        spec.local.method,
+        needs_client_models=True,
+        update_server_state=None,
         server=lambda rnd: ServerResult(rnd.client_params, rnd.client_stats, rnd.state),
     )
-    facts = dataclasses.replace(work.local.facts, cohort_size=clients.shape[0])
-    local = dataclasses.replace(work.local, method=method, facts=facts)
-    work = dataclasses.replace(work, local=local)
+    info = dataclasses.replace(spec.local.info, cohort_size=clients.shape[0])
+    local = dataclasses.replace(spec.local, method=method, info=info)
+    spec = dataclasses.replace(spec, local=local)
     cohort = jnp.tile(clients, (keys.shape[0], 1))
-    after, _, _ = run_cohort(work, state, data, keys, cohort)
+    after, _, _ = run_cohort(spec, state, data, keys, cohort)
     return after.params, after.stats
 
 
 def local_scores(
-    work: RoundWork,
+    spec: RoundSpec,
     state: State,
     data: FederatedData,
     keys: jax.Array,
@@ -62,21 +62,21 @@ def local_scores(
 ) -> LocalScores:
     """Scores of the clients ``[k]`` before and after the local update of the next round."""
     size = clients.shape[0]
-    before = score_models(work, (state.params, state.stats), test)
+    before = score_models(spec, (state.params, state.stats), test)
     before = jax.tree.map(lambda a: jnp.repeat(a[:, None], size, 1), before)
-    models = local_models(work, state, data, keys, clients)
+    models = local_models(spec, state, data, keys, clients)
     flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
     after = jax.tree.map(
-        lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(work, flat, test)
+        lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(spec, flat, test)
     )
-    return LocalScores(before, after, _deviating(work, state, data, keys, clients))
+    return LocalScores(before, after, _deviating(spec, state, data, keys, clients))
 
 
-def _deviating(work, state: State, data: FederatedData, keys, clients) -> jax.Array:
+def _deviating(spec, state: State, data: FederatedData, keys, clients) -> jax.Array:
     client_keys = stream_keys(keys, Stream.CLIENT, state.round)
 
     def one_client(sent, seed, k):
-        client = client_at(work, data, sent, None, seed, k, state.round)
+        client = client_at(spec, data, sent, None, seed, k, state.round)
 
         def add(sums, batch):
             outputs = client.teacher(batch)

@@ -12,13 +12,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew.core.mesh import replicate
+from fedjax_skew.engine.mesh import replicate
 
 PyTree = Any
 BY_CLIENT = P(None, "clients")
 
 
-def spread(template: PyTree, num_clients: int, mesh: Mesh, placement: str) -> PyTree:
+def init_client_state(template: PyTree, num_clients: int, mesh: Mesh, placement: str) -> PyTree:
     """Gives every client a copy of its seed's template ``[S, ...]``.
 
     Args:
@@ -41,12 +41,12 @@ def spread(template: PyTree, num_clients: int, mesh: Mesh, placement: str) -> Py
     return jax.jit(copies, out_shardings=NamedSharding(mesh, BY_CLIENT))(replicate(template, mesh))
 
 
-def take_rows(mesh: Mesh, kept: PyTree, cohort: jax.Array) -> PyTree:
+def gather_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array) -> PyTree:
     """Rows ``[S, M, ...]`` of the clients ``cohort [S, M]``, in a traced function."""
     if mesh.devices.size == 1:
-        return _rows(kept, cohort)
+        return _rows(client_state, cohort)
 
-    def on_device(kept, cohort):
+    def on_device(client_state, cohort):
         def mine(leaf):
             local, own = _local(leaf, cohort)
             rows = leaf[jnp.arange(len(cohort))[:, None], jnp.where(own, local, 0)]
@@ -54,26 +54,26 @@ def take_rows(mesh: Mesh, kept: PyTree, cohort: jax.Array) -> PyTree:
             # Exactly one device adds something other than zero; flags are added as integers.
             return jax.lax.psum(rows, "clients").astype(leaf.dtype)
 
-        return jax.tree.map(mine, kept)
+        return jax.tree.map(mine, client_state)
 
     return jax.shard_map(
         on_device, mesh=mesh, in_specs=(BY_CLIENT, P()), out_specs=P(), check_vma=False
-    )(kept, cohort)
+    )(client_state, cohort)
 
 
-def put_rows(mesh: Mesh, kept: PyTree, cohort: jax.Array, rows: PyTree) -> PyTree:
-    """``kept`` with new rows ``[S, M, ...]`` of the cohort, in a traced function."""
+def scatter_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array, rows: PyTree) -> PyTree:
+    """``client_state`` with new rows ``[S, M, ...]`` of the cohort, in a traced function."""
     if mesh.devices.size == 1:
         seeds = jnp.arange(len(cohort))[:, None]
-        return jax.tree.map(lambda k, new: k.at[seeds, cohort].set(new), kept, rows)
+        return jax.tree.map(lambda k, new: k.at[seeds, cohort].set(new), client_state, rows)
 
-    def on_device(kept, cohort, rows):
+    def on_device(client_state, cohort, rows):
         def mine(leaf, new):
             local, own = _local(leaf, cohort)
             at = jnp.where(own, local, leaf.shape[1])
             return leaf.at[jnp.arange(len(cohort))[:, None], at].set(new, mode="drop")
 
-        return jax.tree.map(mine, kept, rows)
+        return jax.tree.map(mine, client_state, rows)
 
     return jax.shard_map(
         on_device,
@@ -81,27 +81,27 @@ def put_rows(mesh: Mesh, kept: PyTree, cohort: jax.Array, rows: PyTree) -> PyTre
         in_specs=(BY_CLIENT, P(), P()),
         out_specs=BY_CLIENT,
         check_vma=False,
-    )(kept, cohort, rows)
+    )(client_state, cohort, rows)
 
 
-def take_host_rows(kept: PyTree, cohort: np.ndarray) -> PyTree:
-    """``take_rows`` for kept state in numpy."""
-    return _rows(kept, cohort)
+def gather_host_clients(client_state: PyTree, cohort: np.ndarray) -> PyTree:
+    """``gather_clients`` for client state in numpy."""
+    return _rows(client_state, cohort)
 
 
-def put_host_rows(kept: PyTree, cohort: np.ndarray, rows: PyTree) -> None:
-    """``put_rows`` for kept state in numpy, in place."""
+def scatter_host_clients(client_state: PyTree, cohort: np.ndarray, rows: PyTree) -> None:
+    """``scatter_clients`` for client state in numpy, in place."""
     seeds = np.arange(len(cohort))[:, None]
 
     def write(leaf, new):
         leaf[seeds, cohort] = np.asarray(new)
 
-    jax.tree.map(write, kept, rows)
+    jax.tree.map(write, client_state, rows)
 
 
-def _rows(kept: PyTree, cohort: Any) -> PyTree:
+def _rows(client_state: PyTree, cohort: Any) -> PyTree:
     seeds = np.arange(len(cohort))[:, None]
-    return jax.tree.map(lambda leaf: leaf[seeds, cohort], kept)
+    return jax.tree.map(lambda leaf: leaf[seeds, cohort], client_state)
 
 
 def _local(leaf: jax.Array, cohort: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from fedjax_skew.core.mesh import largest
-from fedjax_skew.core.rundir import write_json
+from fedjax_skew.engine.mesh import process_max
+from fedjax_skew.runs.rundir import write_json
 
 FORMAT = 1
 _CHUNK_BYTES = 64 * 2**20
@@ -62,11 +62,11 @@ def restore(directory: pathlib.Path, like: Any) -> tuple[int, Any] | None:
     Args:
         directory: the run's ``checkpoints``.
         like: ``round -> tree`` of arrays with the shapes, types and shardings to restore to; numpy
-            becomes numpy. Below ``kept`` the second axis may have another length: rows that are
+            becomes numpy. Below ``clients`` the second axis may have another length: rows that are
             padding are added or left out.
     """
     # Of several processes the first one looks; all must restore the same.
-    (found,) = largest(_newest_whole(directory) + 1 if jax.process_index() == 0 else 0)
+    (found,) = process_max(_newest_whole(directory) + 1 if jax.process_index() == 0 else 0)
     if found == 0:
         return None
     round_, path = found - 1, directory / str(found - 1)
@@ -103,7 +103,7 @@ def _check_shapes(saved: Any, target: Any) -> None:
         for keys, leaf in jax.tree_util.tree_leaves_with_path(tree):
             name = jax.tree_util.keystr(keys, simple=True, separator=".")
             shape = tuple(leaf.shape)
-            found[name] = (shape[0], *shape[2:]) if name.startswith("kept.") else shape
+            found[name] = (shape[0], *shape[2:]) if name.startswith("clients.") else shape
         return found
 
     old, new = shapes(saved), shapes(target)

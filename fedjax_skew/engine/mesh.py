@@ -72,7 +72,7 @@ def fetch(tree: PyTree) -> PyTree:
     return jax.tree.map(np.asarray, tree)
 
 
-def largest(*values: int) -> tuple[int, ...]:
+def process_max(*values: int) -> tuple[int, ...]:
     """Each of the values at its largest over all processes; all of them must ask."""
     if jax.process_count() == 1:
         return values
@@ -81,14 +81,14 @@ def largest(*values: int) -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def all_or_none() -> Iterator[None]:
+def raise_together() -> Iterator[None]:
     """Either every process gets through the block, or all of them raise ``ValueError``."""
     error: ValueError | None = None
     try:
         yield
     except ValueError as found:
         error = found
-    (failed,) = largest(jax.process_index() + 1 if error else 0)
+    (failed,) = process_max(jax.process_index() + 1 if error else 0)
     if error:
         raise error
     if failed:

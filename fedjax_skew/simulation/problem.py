@@ -14,17 +14,17 @@ import optax
 
 from fedjax_skew import models, trees
 from fedjax_skew.config import check
-from fedjax_skew.core.kept import spread
-from fedjax_skew.core.keys import Stream, seed_keys, stream_keys
-from fedjax_skew.core.local import Kept, LocalWork
-from fedjax_skew.core.mesh import client_mesh, fetch, replicate
-from fedjax_skew.core.round import RoundWork, State
 from fedjax_skew.data import augment, datasets
 from fedjax_skew.data.dataset import Dataset, validate
 from fedjax_skew.data.federated import FederatedData, federate
 from fedjax_skew.data.partition import Partition, partition
+from fedjax_skew.engine.client_state import init_client_state
+from fedjax_skew.engine.keys import Stream, seed_keys, stream_keys
+from fedjax_skew.engine.local import ClientState, LocalSpec
+from fedjax_skew.engine.mesh import client_mesh, fetch, replicate
+from fedjax_skew.engine.round import RoundSpec, State
 from fedjax_skew.methods import Method, compose
-from fedjax_skew.methods.base import Facts, Setup
+from fedjax_skew.methods.base import InitContext, RunInfo
 from fedjax_skew.methods.fedbn import local_statistics
 from fedjax_skew.models.functional import Model, from_module, normalizer
 
@@ -35,7 +35,7 @@ class Phase:
 
     method: Method
     model: Model
-    work: RoundWork
+    spec: RoundSpec
     first: int
     last: int
 
@@ -52,9 +52,9 @@ class Problem:
     phases: tuple[Phase, ...]
 
     @property
-    def facts(self) -> Facts:
+    def info(self) -> RunInfo:
         """The run's constants."""
-        return self.phases[0].work.local.facts
+        return self.phases[0].spec.local.info
 
     @property
     def keys(self) -> jax.Array:
@@ -83,13 +83,13 @@ def build(
     seeds = tuple(range(config.seed, config.seed + config.num_seeds))
     partitions = tuple(divide(config, dataset, seed) for seed in seeds)
     other = config.server_data.unlabelled_dataset
-    foreign = method.unlabelled and other and other != "labelled"
+    foreign = method.needs_unlabelled_data and other and other != "labelled"
     unlabelled = _unlabelled(other, config, dataset) if foreign else None
     data = federate(dataset.x_train, dataset.y_train, partitions, unlabelled)
     if other == "labelled":
         data = data._replace(unlabelled=data.labelled)
     num_clients = partitions[0].class_counts.shape[0]
-    facts = Facts(
+    info = RunInfo(
         num_clients=num_clients,
         num_classes=dataset.num_classes,
         cohort_size=max(1, round(num_clients * config.participation)),
@@ -102,7 +102,7 @@ def build(
     _check_size_of_round(config, partitions)
     if config.batch_norm == "local":
         method = compose([method, local_statistics()])
-    phases = _phases(config, facts, method, make_model(config, dataset, method, module))
+    phases = _phases(config, info, method, make_model(config, dataset, method, module))
     return Problem(config, dataset, partitions, data, seeds, phases)
 
 
@@ -201,30 +201,32 @@ def initial_state(problem: Problem) -> State:
 
 def phase_state(problem: Problem, phase: Phase, params: Any, stats: Any) -> State:
     """The state of a phase that starts from given models ``[S, ...]``, where it belongs."""
-    method, mesh = phase.method, phase.work.mesh
-    server = kept = None
+    method, mesh = phase.method, phase.spec.mesh
+    server = client_state = None
     if method.init:
-        states = [method.init(setup) for setup in setups(problem, phase, params, stats)]
-        server, kept = (
+        states = [method.init(context) for context in init_contexts(problem, phase, params, stats)]
+        server, client_state = (
             trees.stack([s.server for s in states]),
-            trees.stack([s.kept for s in states]),
+            trees.stack([s.client for s in states]),
         )
     momentum = None
-    if phase.work.local.keep_momentum:
-        momentum = jax.vmap(phase.work.local.optimizer.init)(params)
+    if phase.spec.local.keep_momentum:
+        momentum = jax.vmap(phase.spec.local.optimizer.init)(params)
 
     placement = problem.config.state_placement
-    kept = spread(Kept(kept, momentum), problem.facts.num_clients, mesh, placement)
+    client_state = init_client_state(
+        ClientState(client_state, momentum), problem.info.num_clients, mesh, placement
+    )
     params, stats, server, first = replicate((params, stats, server, np.int32(phase.first)), mesh)
-    return State(params, stats, server, kept, first)
+    return State(params, stats, server, client_state, first)
 
 
-def setups(problem: Problem, phase: Phase, params: Any, stats: Any) -> list[Setup]:
+def init_contexts(problem: Problem, phase: Phase, params: Any, stats: Any) -> list[InitContext]:
     """What a method's ``init`` sees, a seed at a time."""
     keys = stream_keys(problem.keys, Stream.METHOD, phase.first)
     return [
-        Setup(
-            facts=problem.facts,
+        InitContext(
+            info=problem.info,
             model=phase.model,
             params=trees.index(params, s),
             stats=trees.index(stats, s),
@@ -235,19 +237,19 @@ def setups(problem: Problem, phase: Phase, params: Any, stats: Any) -> list[Setu
     ]
 
 
-def next_phase(problem: Problem, ended: Phase, state: State) -> State:
+def start_next_phase(problem: Problem, ended: Phase, state: State) -> State:
     """Carries a state over the border between two phases."""
     phase = problem.phases[problem.phases.index(ended) + 1]
-    assert ended.method.then is not None
+    assert ended.method.next_phase is not None
     params, stats, server = fetch((state.params, state.stats, state.server))
     made = [
-        ended.method.then.transition(
-            setup,
-            setup.params,
-            setup.stats,
+        ended.method.next_phase.transition(
+            context,
+            context.params,
+            context.stats,
             trees.index(server, s),
         )
-        for s, setup in enumerate(setups(problem, ended, params, stats))
+        for s, context in enumerate(init_contexts(problem, ended, params, stats))
     ]
     params, stats = (trees.stack(list(part)) for part in zip(*made, strict=True))
     return phase_state(problem, phase, params, stats)
@@ -293,20 +295,20 @@ def _check_size_of_round(config, partitions: tuple[Partition, ...]) -> None:
         )
 
 
-def _phases(config, facts, method, model) -> tuple[Phase, ...]:
+def _phases(config, info, method, model) -> tuple[Phase, ...]:
     phases, first = [], 0
     while True:
-        then = method.then
-        last = config.rounds if then is None else first + then.rounds
-        phases.append(Phase(method, model, _work(config, facts, method, model), first, last))
-        if then is None:
+        next_phase = method.next_phase
+        last = config.rounds if next_phase is None else first + next_phase.rounds
+        phases.append(Phase(method, model, _spec(config, info, method, model), first, last))
+        if next_phase is None:
             return tuple(phases)
-        first, method, model = last, then.method, then.model(model)
+        first, method, model = last, next_phase.method, next_phase.model(model)
 
 
-def _work(config, facts: Facts, method: Method, model: Model) -> RoundWork:
-    local = LocalWork(
-        facts=facts,
+def _spec(config, info: RunInfo, method: Method, model: Model) -> RoundSpec:
+    local = LocalSpec(
+        info=info,
         model=model,
         method=method,
         optimizer=make_optimizer(config),
@@ -317,11 +319,11 @@ def _work(config, facts: Facts, method: Method, model: Model) -> RoundWork:
         keep_momentum=config.keep_momentum and config.momentum > 0,
         skip_nonfinite=config.on_nonfinite == "skip",
     )
-    return RoundWork(
+    return RoundSpec(
         local=local,
         mesh=client_mesh(config.num_devices),
         clients_per_chunk=config.clients_per_chunk or _auto_chunk(),
-        schedule=make_schedule(config),
+        lr_schedule=make_schedule(config),
         stop_nonfinite=config.on_nonfinite == "stop",
     )
 

@@ -10,15 +10,15 @@ import numpy as np
 import optax
 import pytest
 
-from fedjax_skew.core.cohort import sample_cohort, schedule
-from fedjax_skew.core.keys import Stream, seed_keys, stream_keys
-from fedjax_skew.core.local import Kept, LocalWork
-from fedjax_skew.core.mesh import client_mesh, replicate
-from fedjax_skew.core.round import RoundWork, State, run_rounds
-from fedjax_skew.core.shuffle import permute
 from fedjax_skew.data.federated import federate
 from fedjax_skew.data.partition import partition
-from fedjax_skew.methods.base import Facts, Method
+from fedjax_skew.engine.cohort import assign_clients, sample_cohort
+from fedjax_skew.engine.keys import Stream, seed_keys, stream_keys
+from fedjax_skew.engine.local import ClientState, LocalSpec
+from fedjax_skew.engine.mesh import client_mesh, replicate
+from fedjax_skew.engine.round import RoundSpec, State, run_rounds
+from fedjax_skew.engine.shuffle import permute
+from fedjax_skew.methods.base import Method, RunInfo
 from fedjax_skew.models.functional import from_module
 
 CLIENTS, CLASSES, DIM, BATCH = 7, 3, 5, 8
@@ -52,9 +52,9 @@ def make_data(seeds):
 
 
 def make_work(chunk=2, cohort=CLIENTS, method=Method("fedavg"), devices=1, **changes):
-    facts = Facts(CLIENTS, CLASSES, cohort, 10, BATCH, MOMENTUM, DECAY)
-    local = LocalWork(
-        facts=facts,
+    info = RunInfo(CLIENTS, CLASSES, cohort, 10, BATCH, MOMENTUM, DECAY)
+    local = LocalSpec(
+        info=info,
         model=from_module(Linear(), lambda x: x),
         method=method,
         optimizer=optax.chain(optax.add_decayed_weights(DECAY), optax.trace(MOMENTUM)),
@@ -66,36 +66,36 @@ def make_work(chunk=2, cohort=CLIENTS, method=Method("fedavg"), devices=1, **cha
         skip_nonfinite=False,
     )
     local = dataclasses.replace(local, **changes)
-    return RoundWork(local, client_mesh(devices), chunk, optax.constant_schedule(LR))
+    return RoundSpec(local, client_mesh(devices), chunk, optax.constant_schedule(LR))
 
 
-def make_state(work, keys, x):
-    params, stats = jax.vmap(lambda k: work.local.model.init(k, x[:1]))(
+def make_state(spec, keys, x):
+    params, stats = jax.vmap(lambda k: spec.local.model.init(k, x[:1]))(
         stream_keys(keys, Stream.INIT)
     )
     momentum = None
-    if work.local.keep_momentum:
+    if spec.local.keep_momentum:
         momentum = jax.tree.map(
             lambda a: jnp.zeros((a.shape[0], CLIENTS, *a.shape[1:])),
-            jax.vmap(work.local.optimizer.init)(params),
+            jax.vmap(spec.local.optimizer.init)(params),
         )
-    return State(params, stats, None, Kept(None, momentum), jnp.int32(0))
+    return State(params, stats, None, ClientState(None, momentum), jnp.int32(0))
 
 
-def run(work, seeds=(0,), rounds=2):
+def run(spec, seeds=(0,), rounds=2):
     data = jax.tree.map(jnp.asarray, make_data(seeds))
     keys = seed_keys(jnp.array(seeds, jnp.uint32))
-    fn = jax.jit(functools.partial(run_rounds, work, rounds))
-    state, report = fn(make_state(work, keys, data.x), data, keys, jnp.int32(rounds))
+    fn = jax.jit(functools.partial(run_rounds, spec, rounds))
+    state, report = fn(make_state(spec, keys, data.x), data, keys, jnp.int32(rounds))
     return state, report
 
 
 def loop_fedavg(seed, rounds, cohort_size, *, epochs=2, steps=0, drop_last=False, keep=False):
     """FedAvg with Python loops and float64 numpy; only the random draws are shared."""
     data = make_data([seed])
-    work = make_work()
+    spec = make_work()
     key = seed_keys(jnp.array([seed], jnp.uint32))
-    params, _ = work.local.model.init(stream_keys(key, Stream.INIT)[0], data.x[:1])
+    params, _ = spec.local.model.init(stream_keys(key, Stream.INIT)[0], data.x[:1])
     w = np.asarray(params["head"]["kernel"], np.float64)
     b = np.asarray(params["head"]["bias"], np.float64)
     momenta = {}
@@ -166,22 +166,22 @@ def test_seeds_as_a_batch_axis_equal_separate_runs():
 
 
 def test_two_calls_equal_one():
-    work = make_work(cohort=3)
+    spec = make_work(cohort=3)
     data = jax.tree.map(jnp.asarray, make_data([0]))
     keys = seed_keys(jnp.array([0], jnp.uint32))
-    fn = jax.jit(functools.partial(run_rounds, work, 4))
-    whole, _ = fn(make_state(work, keys, data.x), data, keys, jnp.int32(4))
-    half, _ = fn(make_state(work, keys, data.x), data, keys, jnp.int32(2))
+    fn = jax.jit(functools.partial(run_rounds, spec, 4))
+    whole, _ = fn(make_state(spec, keys, data.x), data, keys, jnp.int32(4))
+    half, _ = fn(make_state(spec, keys, data.x), data, keys, jnp.int32(2))
     half, _ = fn(half, data, keys, jnp.int32(4))
     jax.tree.map(np.testing.assert_array_equal, whole.params, half.params)
 
 
 def test_rounds_and_calls_share_one_program():
-    work = make_work(cohort=3)
-    data = replicate(make_data([0]), work.mesh)
-    keys = replicate(seed_keys(jnp.array([0], jnp.uint32)), work.mesh)
-    state = replicate(make_state(work, keys, data.x), work.mesh)
-    fn = jax.jit(functools.partial(run_rounds, work, 4), out_shardings=state.round.sharding)
+    spec = make_work(cohort=3)
+    data = replicate(make_data([0]), spec.mesh)
+    keys = replicate(seed_keys(jnp.array([0], jnp.uint32)), spec.mesh)
+    state = replicate(make_state(spec, keys, data.x), spec.mesh)
+    fn = jax.jit(functools.partial(run_rounds, spec, 4), out_shardings=state.round.sharding)
     for until in (1, 3, 4):
         state, _ = fn(state, data, keys, jnp.int32(until))
     assert fn._cache_size() == 1
@@ -192,10 +192,10 @@ def test_eight_devices_compute_the_same(simulate):
     one = simulate("scaffold", **changes).state
     eight = simulate("scaffold", **changes, num_devices=8).state
     assert len(jax.tree.leaves(eight.params)[0].sharding.device_set) == 8
-    kept = jax.tree.map(lambda a: a[:, :6], eight.kept)  # Two of eight rows are padding.
+    kept = jax.tree.map(lambda a: a[:, :6], eight.clients)  # Two of eight rows are padding.
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
-        (one.params, one.server, one.kept),
+        (one.params, one.server, one.clients),
         (eight.params, eight.server, kept),
     )
 
@@ -212,13 +212,13 @@ def test_schedule_deals_every_client_once_and_evenly():
     rng = np.random.default_rng(0)
     cohort = jnp.arange(22).reshape(2, 11)
     steps = jnp.asarray(rng.integers(1, 100, (2, 11)))
-    items, slots, places = schedule(cohort, steps, 4, 2)
+    items, slots, places = assign_clients(cohort, steps, 4, 2)
     assert items.num_steps.shape == (4, 3, 2)
     assert sorted(np.asarray(slots).ravel())[:22] == list(range(22))
     np.testing.assert_array_equal(items.client.reshape(-1)[places], cohort.reshape(-1))
     totals = items.num_steps.sum((1, 2))
     assert totals.max() - totals.min() <= steps.max()
-    items, _, _ = schedule(jnp.arange(6)[None], jnp.asarray([[1, 30, 5, 15, 1, 10]]), 2, 1)
+    items, _, _ = assign_clients(jnp.arange(6)[None], jnp.asarray([[1, 30, 5, 15, 1, 10]]), 2, 1)
     assert items.num_steps[..., 0].tolist() == [[30, 1, 1], [15, 10, 5]]
 
 
@@ -228,9 +228,11 @@ def test_a_client_that_diverges_is_named_or_skipped(policy):
         bad = jnp.where(client.id == 4, jnp.nan, 1.0)
         return jax.tree.map(lambda g: g * bad, gradient)
 
-    work = make_work(method=Method("bad", correct=explode), skip_nonfinite=policy == "skip")
-    work = dataclasses.replace(work, stop_nonfinite=policy == "stop")
-    state, report = run(work, rounds=2)
+    spec = make_work(
+        method=Method("bad", correct_gradient=explode), skip_nonfinite=policy == "skip"
+    )
+    spec = dataclasses.replace(spec, stop_nonfinite=policy == "stop")
+    state, report = run(spec, rounds=2)
     assert report.nonfinite[0, 0] == 1
     assert report.bad_clients[0, 0, 0] == 4 and report.bad_clients[0, 0, 1] == -1
     assert bool(np.isfinite(state.params["head"]["bias"]).all()) == (policy == "skip")

@@ -14,25 +14,24 @@ import ml_collections
 import numpy as np
 import tqdm
 
-from fedjax_skew import outputs
 from fedjax_skew.config import used_hparams
-from fedjax_skew.core import checkpoint, rundir
-from fedjax_skew.core.mesh import all_or_none, largest
-from fedjax_skew.core.problem import (
+from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine.mesh import process_max, raise_together
+from fedjax_skew.engine.reduction import RoundReport
+from fedjax_skew.engine.round import State
+from fedjax_skew.methods import Method
+from fedjax_skew.metrics import classification, skew
+from fedjax_skew.report import summary
+from fedjax_skew.runs import checkpoint, outputs, rundir
+from fedjax_skew.simulation.problem import (
     Phase,
     Problem,
     build,
     fingerprint,
     initial_state,
-    next_phase,
+    start_next_phase,
 )
-from fedjax_skew.core.programs import Programs, compile_phase, device_arrays, some_clients
-from fedjax_skew.core.reduction import RoundReport
-from fedjax_skew.core.round import State
-from fedjax_skew.data.dataset import Dataset
-from fedjax_skew.methods import Method
-from fedjax_skew.metrics import classification, skew
-from fedjax_skew.report import summary
+from fedjax_skew.simulation.programs import Programs, compile_phase, device_arrays, some_clients
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -61,7 +60,7 @@ def train_and_evaluate(
         workdir: directory of the run; see the README for its files.
         dataset: used in place of ``config.dataset``.
         method: used in place of ``config.method``, for one that is not registered.
-        module: used in place of ``config.model``; see ``core.problem.build``.
+        module: used in place of ``config.model``; see ``simulation.problem.build``.
         progress: show a progress bar.
 
     Returns:
@@ -74,9 +73,9 @@ def train_and_evaluate(
     """
     workdir = pathlib.Path(workdir)
     with contextlib.ExitStack() as stack:
-        with all_or_none():
+        with raise_together():
             problem = build(config, dataset=dataset, method=method, module=module)
-        with all_or_none():
+        with raise_together():
             _check_processes(problem)
             if jax.process_index() == 0:
                 stack.enter_context(rundir.owned(workdir))
@@ -93,7 +92,7 @@ def _check_processes(problem: Problem) -> None:
     values["dataset"] |= {"data_dir": "", "path": ""}  # These may belong to a host.
     text = json.dumps([rundir.clean(values), [p.hash for p in problem.partitions]], sort_keys=True)
     number = zlib.crc32(text.encode()) >> 1
-    high, low = largest(number, -number)
+    high, low = process_max(number, -number)
     if high != -low:
         raise ValueError("The processes have different configurations or different data.")
 
@@ -162,7 +161,7 @@ class _Run:
                 if int(state.round) < phase.last:
                     state = self._run_phase(phase, state)
                 if int(state.round) == phase.last and phase is not self.problem.phases[-1]:
-                    state = next_phase(self.problem, phase, state)
+                    state = start_next_phase(self.problem, phase, state)
         return self._finish(state)
 
     def _run_phase(self, phase: Phase, state: State) -> State:
@@ -188,7 +187,7 @@ class _Run:
             else:
                 due = time.time() - saved_at > CHECKPOINT_SECONDS
             # Processes save together and stop together, whichever of them was asked to.
-            due, stop = largest(due, self.stop_signal)
+            due, stop = process_max(due, self.stop_signal)
             if due or stop or done == phase.last:
                 self._save(state)
                 saved_at, saved_round = time.time(), done
@@ -227,7 +226,7 @@ class _Run:
             "mean_update_norm": report.mean_update_norm[-1],
             "update_cosine": report.cosine[-1],
             "nonfinite_clients": report.nonfinite.sum(0),
-            "client_lr": float(phase.work.schedule(int(state.round) - 1)),
+            "client_lr": float(phase.spec.lr_schedule(int(state.round) - 1)),
             "useful_steps": int(report.useful_steps.sum(dtype=np.int64)),
             "executed_steps": int(report.executed_steps.sum(dtype=np.int64)),
             "samples": int(report.samples.sum(dtype=np.int64)),
@@ -254,7 +253,7 @@ class _Run:
         message = (
             f"{phase.method.name} is not finite in round {first + at + 1} (seed "
             f"{self.problem.seeds[seed]}, {who}, client_lr "
-            f"{float(phase.work.schedule(first + at)):g})"
+            f"{float(phase.spec.lr_schedule(first + at)):g})"
         )
         if policy != "stop":
             self.warned = True
@@ -285,7 +284,7 @@ class _Run:
             "server_data": [
                 kind
                 for kind in ("labelled", "unlabelled")
-                if any(getattr(p.method, kind) for p in problem.phases)
+                if any(getattr(p.method, f"needs_{kind}_data") for p in problem.phases)
             ],
             "accuracy": summary.curve_summary(self.lines, "accuracy"),
             "macro_f1": summary.curve_summary(self.lines, "macro_f1"),
@@ -323,7 +322,7 @@ class _Run:
             ):
                 if round_ == current.last:
                     return made
-                made = next_phase(self.problem, current, made)
+                made = start_next_phase(self.problem, current, made)
                 current = self.problem.phases[self.problem.phases.index(current) + 1]
             return made
 

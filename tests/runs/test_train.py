@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from experiments import app
-from fedjax_skew import train
-from fedjax_skew.core import checkpoint, rundir
 from fedjax_skew.methods.base import Method
 from fedjax_skew.report.summary import COLUMNS
-from fedjax_skew.train import Diverged, Interrupted, train_and_evaluate
+from fedjax_skew.runs import checkpoint, rundir, train
+from fedjax_skew.runs.train import Diverged, Interrupted, train_and_evaluate
 
 TIMES = ("seconds", "wall_seconds", "compile_seconds", "samples_per_second")
 
@@ -170,7 +169,7 @@ def test_divergence_stops_with_round_clients_and_rate(config, blobs, tmp_path, c
 
     config = config.copy_and_resolve_references()
     config.participation, config.num_seeds = 1.0, 1
-    method = Method("explosive", correct=explode)
+    method = Method("explosive", correct_gradient=explode)
     with pytest.raises(Diverged, match=r"explosive is not finite in round 2 .*clients \[1\].*0\.1"):
         train_and_evaluate(config, tmp_path, dataset=blobs, method=method, progress=False)
     summary = json.loads((tmp_path / "summary.json").read_text())

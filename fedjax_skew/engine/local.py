@@ -13,27 +13,27 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.core.shuffle import permute
 from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine.shuffle import permute
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import (
     Aux,
     Batch,
     Client,
-    Facts,
     LocalResult,
+    LossContext,
     Method,
     PyTree,
+    RunInfo,
     Step,
     StepResult,
     Upload,
-    View,
 )
 from fedjax_skew.models.functional import Model
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalWork:
+class LocalSpec:
     """How a client trains, the same for all clients.
 
     Attributes:
@@ -49,7 +49,7 @@ class LocalWork:
         skip_nonfinite: a client whose result is not finite does not take part.
     """
 
-    facts: Facts
+    info: RunInfo
     model: Model
     method: Method
     optimizer: optax.GradientTransformation
@@ -62,7 +62,7 @@ class LocalWork:
 
     def batches_per_epoch(self, num_samples: jax.Array) -> jax.Array:
         """Batches in one pass over ``num_samples`` samples, at least one."""
-        size = self.facts.batch_size
+        size = self.info.batch_size
         full = num_samples // size if self.drop_last else -(-num_samples // size)
         return jnp.maximum(full, 1)
 
@@ -76,14 +76,14 @@ class LocalWork:
     def samples_used(self, num_samples: jax.Array) -> jax.Array:
         """Training samples such a client goes through in one round."""
         per_epoch = self.batches_per_epoch(num_samples)
-        size = self.facts.batch_size
+        size = self.info.batch_size
         whole = jnp.minimum(per_epoch * size, num_samples)
         batches = self.num_steps(num_samples) * self.method.num_batches
         rest = jnp.minimum(batches % per_epoch * size, whole)
         return batches // per_epoch * whole + rest
 
 
-class Kept(NamedTuple):
+class ClientState(NamedTuple):
     """What a client keeps between rounds: the method's state and the optimiser's."""
 
     method: PyTree
@@ -100,7 +100,7 @@ class Broadcast(NamedTuple):
     key: jax.Array
 
 
-class Item(NamedTuple):
+class ClientSlot(NamedTuple):
     """One client of one seed in the cohort; ``num_steps == 0`` marks padding."""
 
     seed: jax.Array
@@ -108,7 +108,7 @@ class Item(NamedTuple):
     num_steps: jax.Array
 
 
-class Trips(NamedTuple):
+class LoopBounds(NamedTuple):
     """Loop bounds shared by the clients of a chunk: local steps, and batches of one pass."""
 
     steps: jax.Array
@@ -132,17 +132,17 @@ class ClientOutput(NamedTuple):
     params: PyTree
     stats: PyTree
     weight: jax.Array
-    kept: Kept
+    client_state: ClientState
     upload: Upload
     report: ClientReport
 
 
 def make_client(
-    work: LocalWork,
+    spec: LocalSpec,
     data: FederatedData,
     broadcast: Broadcast,
-    kept: PyTree,
-    item: Item,
+    client_state: PyTree,
+    item: ClientSlot,
     round_: jax.Array,
     batch_trips: jax.Array,
 ) -> Client:
@@ -150,7 +150,7 @@ def make_client(
     counts = data.class_counts[item.seed, item.client]
     offset = data.start(item.seed, item.client)
     num_samples = data.size(item.seed, item.client)
-    size = work.facts.batch_size
+    size = spec.info.batch_size
 
     def fold(fn, init, key=None, batches=0):
         def body(b, carry):
@@ -163,8 +163,8 @@ def make_client(
             new = fn(carry, Batch(data.x[ids], data.labels[ids], where))
             return trees.select(b * size < num_samples, new, carry)
 
-        trips = jnp.minimum(batch_trips, batches) if batches else batch_trips
-        return jax.lax.fori_loop(0, trips, body, init)
+        bounds = jnp.minimum(batch_trips, batches) if batches else batch_trips
+        return jax.lax.fori_loop(0, bounds, body, init)
 
     def sample_class(key, c, size):
         first = jnp.cumsum(counts)[c] - counts[c]
@@ -173,8 +173,8 @@ def make_client(
         return Batch(data.x[ids], data.labels[ids], jnp.broadcast_to(counts[c] > 0, (size,)))
 
     return Client(
-        facts=work.facts,
-        model=work.model,
+        info=spec.info,
+        model=spec.model,
         params=broadcast.params,
         stats=broadcast.stats,
         id=item.client,
@@ -184,7 +184,7 @@ def make_client(
         round=round_,
         lr=broadcast.lr,
         key=jax.random.fold_in(broadcast.key, item.client),
-        kept=kept,
+        state=client_state,
         server=broadcast.server,
         fold=fold,
         sample_class=sample_class,
@@ -192,13 +192,13 @@ def make_client(
 
 
 def train_client(
-    work: LocalWork,
+    spec: LocalSpec,
     data: FederatedData,
     broadcast: Broadcast,
-    kept: Kept,
-    item: Item,
+    client_state: ClientState,
+    item: ClientSlot,
     round_: jax.Array,
-    trips: Trips,
+    bounds: LoopBounds,
 ) -> ClientOutput:
     """Trains one client and gathers what it uploads.
 
@@ -206,27 +206,27 @@ def train_client(
         work: how clients train.
         data: the federated dataset.
         broadcast: what the server sent to this client's seed.
-        kept: what this client kept.
+        client_state: what this client carries from round to round.
         item: which client, of which seed.
         round_: int32, from 0.
         trips: loop bounds shared by the chunk.
     """
-    method, facts = work.method, work.facts
-    client = make_client(work, data, broadcast, kept.method, item, round_, trips.batches)
+    method, info = spec.method, spec.info
+    client = make_client(spec, data, broadcast, client_state.method, item, round_, bounds.batches)
     offset = data.start(item.seed, item.client)
     num_samples = data.size(item.seed, item.client)
-    per_epoch = work.batches_per_epoch(num_samples)
+    per_epoch = spec.batches_per_epoch(num_samples)
 
     def fetch(index, key):
         epoch, position = index // per_epoch, index % per_epoch
-        position = position * facts.batch_size + jnp.arange(facts.batch_size)
+        position = position * info.batch_size + jnp.arange(info.batch_size)
         shuffled = permute(client.key, position, num_samples, epoch)
         ids = data.order[item.seed, offset + shuffled]
-        return Batch(work.augment(data.x[ids], key), data.labels[ids], position < num_samples)
+        return Batch(spec.augment(data.x[ids], key), data.labels[ids], position < num_samples)
 
-    before = method.before(client) if method.before else None
+    before_training = method.before_training(client) if method.before_training else None
     start, start_stats = method.start(client) if method.start else (client.params, client.stats)
-    opt_state = kept.optimizer if work.keep_momentum else work.optimizer.init(start)
+    opt_state = client_state.optimizer if spec.keep_momentum else spec.optimizer.init(start)
     scratch = method.scratch(client) if method.scratch else None
     step_key = jax.random.fold_in(client.key, 2**31 - 1)
 
@@ -238,7 +238,7 @@ def train_client(
             for i in range(method.num_batches)
         )
         result = local_step(
-            work, client, params, stats, opt_state, scratch, batches, t, per_epoch, key
+            spec, client, params, stats, opt_state, scratch, batches, t, per_epoch, key
         )
         active = t < item.num_steps
         new = (result.params, result.aux.stats, result.opt_state, result.scratch)
@@ -246,14 +246,14 @@ def train_client(
         return *new, loss + jnp.where(active, result.aux.loss, 0.0)
 
     init = (start, start_stats, opt_state, scratch, jnp.float32(0))
-    params, stats, opt_state, scratch, loss = jax.lax.fori_loop(0, trips.steps, body, init)
-    result = LocalResult(params, stats, start, scratch, before)
+    params, stats, opt_state, scratch, loss = jax.lax.fori_loop(0, bounds.steps, body, init)
+    result = LocalResult(params, stats, start, scratch, before_training)
     loss = loss / jnp.maximum(item.num_steps, 1)
-    return _output(work, client, result, start_stats, kept, opt_state, loss)
+    return _output(spec, client, result, start_stats, client_state, opt_state, loss)
 
 
 def local_step(
-    work: LocalWork,
+    spec: LocalSpec,
     client: Client,
     params: PyTree,
     stats: PyTree,
@@ -265,11 +265,11 @@ def local_step(
     key: jax.Array,
 ) -> StepResult:
     """One step of the method's local rule on the method's objective."""
-    method = work.method
+    method = spec.method
 
     def objective(params, batch):
-        outputs, new_stats = work.model.apply(params, stats, batch.x, train=True, where=batch.where)
-        view = View(
+        outputs, new_stats = spec.model.apply(params, stats, batch.x, train=True, where=batch.where)
+        context = LossContext(
             client=client,
             params=params,
             outputs=outputs,
@@ -280,21 +280,21 @@ def local_step(
             key=key,
         )
         if method.loss:
-            loss = method.loss(view)
+            loss = method.loss(context)
         else:
-            loss = view.mean(cross_entropy(outputs.logits, batch.labels))
-        if method.term:
-            loss = loss + method.term(view)
-        after = method.observe(view) if method.observe else scratch
+            loss = context.mean(cross_entropy(outputs.logits, batch.labels))
+        if method.regularizer:
+            loss = loss + method.regularizer(context)
+        after = method.update_scratch(context) if method.update_scratch else scratch
         return loss, Aux(loss, new_stats, jax.lax.stop_gradient(after))
 
     def grad(params, batch):
         return jax.grad(objective, has_aux=True)(params, batch)
 
     def descend(params, gradient, opt_state):
-        if method.correct:
-            gradient = method.correct(gradient, params, client)
-        updates, opt_state = work.optimizer.update(gradient, opt_state, params)
+        if method.correct_gradient:
+            gradient = method.correct_gradient(gradient, params, client)
+        updates, opt_state = spec.optimizer.update(gradient, opt_state, params)
         return jax.tree.map(lambda p, u: p - client.lr * u, params, updates), opt_state
 
     if method.step:
@@ -305,36 +305,40 @@ def local_step(
 
 
 def _output(
-    work: LocalWork,
+    spec: LocalSpec,
     client: Client,
     result: LocalResult,
     start_stats: PyTree,
-    kept: Kept,
+    client_state: ClientState,
     opt_state: PyTree,
     loss: jax.Array,
 ) -> ClientOutput:
-    method = work.method
+    method = spec.method
     real = client.num_steps > 0
-    upload = method.finish(client, result) if method.finish else Upload()
+    upload = method.make_upload(client, result) if method.make_upload else Upload()
     weight = method.weight(client, result) if method.weight else client.num_samples
-    delta = trees.subtract(result.params, result.start)
-    norm = trees.norm(delta)
+    delta = optax.tree.sub(result.params, result.start)
+    norm = optax.tree.norm(delta)
     finite = jnp.isfinite(norm) & jnp.isfinite(loss) | ~real
-    use = real & finite if work.skip_nonfinite else real
-    method_kept = (
-        kept.method if upload.kept is None else trees.select(use, upload.kept, kept.method)
+    use = real & finite if spec.skip_nonfinite else real
+    method_state = (
+        client_state.method
+        if upload.state is None
+        else trees.select(use, upload.state, client_state.method)
     )
-    opt_kept = (
-        trees.select(use, opt_state, kept.optimizer) if work.keep_momentum else kept.optimizer
+    optimizer_state = (
+        trees.select(use, opt_state, client_state.optimizer)
+        if spec.keep_momentum
+        else client_state.optimizer
     )
-    zero = trees.zeros((delta, upload.summed, upload.stacked))
+    zero = optax.tree.zeros_like((delta, upload.summed, upload.stacked))
     delta, summed, stacked = trees.select(use, (delta, upload.summed, upload.stacked), zero)
     return ClientOutput(
         delta=delta,
         params=trees.select(use, result.params, result.start),
         stats=trees.select(use, result.stats, start_stats),
         weight=jnp.where(use, weight, 0.0),
-        kept=Kept(method_kept, opt_kept),
+        client_state=ClientState(method_state, optimizer_state),
         upload=Upload(None, stacked, summed),
         report=ClientReport(loss, norm, finite, client.num_samples, client.num_steps),
     )

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_skew.core.local import ClientOutput, ClientReport, Kept
-from fedjax_skew.core.reduction import round_report, sum_chunk
+from fedjax_skew.engine.local import ClientOutput, ClientReport, ClientState
+from fedjax_skew.engine.reduction import round_report, sum_chunk
 from fedjax_skew.methods.base import Upload
 
 SEEDS = np.array([0, 1, 0, 0, 1, 1])  # two seeds with three clients each
@@ -20,7 +20,7 @@ def outputs():
     norms = jnp.asarray(np.linalg.norm(vectors, axis=1), jnp.float32)
     samples = jnp.asarray(SAMPLES, jnp.float32)
     report = ClientReport(jnp.arange(6.0), norms, finite, samples, jnp.full(6, 3))
-    kept = Kept(None, None)
+    kept = ClientState(None, None)
     return vectors, ClientOutput(delta, None, {}, samples, kept, Upload(), report)
 
 

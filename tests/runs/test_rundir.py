@@ -3,7 +3,7 @@
 import pytest
 
 from fedjax_skew.config import default_config
-from fedjax_skew.core import rundir
+from fedjax_skew.runs import rundir
 
 
 def test_a_field_added_later_had_its_default():

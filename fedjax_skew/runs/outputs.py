@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_skew.core import rundir
+from fedjax_skew.runs import rundir
 
 MOST_COUNTS = 1_000_000  # classes times clients that are still written to partition.csv
 

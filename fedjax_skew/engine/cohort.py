@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.core.local import Item
-from fedjax_skew.core.shuffle import permute
+from fedjax_skew.engine.local import ClientSlot
+from fedjax_skew.engine.shuffle import permute
 
 
 def sample_cohort(keys: jax.Array, num_clients: int, cohort_size: int) -> jax.Array:
@@ -15,9 +15,9 @@ def sample_cohort(keys: jax.Array, num_clients: int, cohort_size: int) -> jax.Ar
     return jax.vmap(lambda key: permute(key, positions, num_clients))(keys)
 
 
-def schedule(
+def assign_clients(
     cohort: jax.Array, num_steps: jax.Array, num_devices: int, clients_per_chunk: int
-) -> tuple[Item, jax.Array, jax.Array]:
+) -> tuple[ClientSlot, jax.Array, jax.Array]:
     """Sorts all clients of all seeds by work and deals them to chunks and devices.
 
     Clients of similar work share a chunk, so the chunk's common trip count wastes little. The
@@ -50,12 +50,12 @@ def schedule(
         return jnp.append(values.reshape(-1), fill)[slots]
 
     seeds = jnp.repeat(jnp.arange(num_seeds, dtype=jnp.int32), size)
-    items = Item(pick(seeds, 0), pick(cohort, 0), pick(num_steps, 0))
+    items = ClientSlot(pick(seeds, 0), pick(cohort, 0), pick(num_steps, 0))
     places = jnp.zeros(total + 1, jnp.int32).at[slots.reshape(-1)].set(jnp.arange(padded))
     return items, slots, places[:total]
 
 
-def _deal(work: jax.Array, num_devices: int, rows: int) -> jax.Array:
+def _deal(spec: jax.Array, num_devices: int, rows: int) -> jax.Array:
     """Place ``device * rows + row`` of each chunk, given chunks in order of falling ``work``."""
     if num_devices == 1:
         return jnp.arange(rows)
@@ -67,4 +67,4 @@ def _deal(work: jax.Array, num_devices: int, rows: int) -> jax.Array:
         return (load.at[device].add(cost), used.at[device].add(1)), place
 
     empty = (jnp.zeros(num_devices), jnp.zeros(num_devices, jnp.int32))
-    return jax.lax.scan(give, empty, work.astype(jnp.float32))[1]
+    return jax.lax.scan(give, empty, spec.astype(jnp.float32))[1]

@@ -18,20 +18,20 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from fedjax_skew import trees
-from fedjax_skew.core.cohort import sample_cohort, schedule
-from fedjax_skew.core.kept import BY_CLIENT, put_rows, take_rows
-from fedjax_skew.core.keys import Stream, stream_keys
-from fedjax_skew.core.local import (
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine.client_state import BY_CLIENT, gather_clients, scatter_clients
+from fedjax_skew.engine.cohort import assign_clients, sample_cohort
+from fedjax_skew.engine.keys import Stream, stream_keys
+from fedjax_skew.engine.local import (
     Broadcast,
     ClientOutput,
-    Item,
-    Kept,
-    LocalWork,
-    Trips,
+    ClientSlot,
+    ClientState,
+    LocalSpec,
+    LoopBounds,
     train_client,
 )
-from fedjax_skew.core.reduction import RoundReport, Sums, round_report, sum_chunk
-from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine.reduction import RoundReport, Sums, round_report, sum_chunk
 from fedjax_skew.methods.base import PyTree, Round, average
 
 
@@ -42,45 +42,45 @@ class State(NamedTuple):
         params: global parameters ``[S, ...]``.
         stats: running statistics ``[S, ...]``.
         server: the method's server state ``[S, ...]``.
-        kept: ``Kept``, the clients' state ``[S, K, ...]``; see ``core.kept``.
+        clients: ``ClientState`` of all clients ``[S, K, ...]``; see ``engine.client_state``.
         round: int32, rounds done.
     """
 
     params: PyTree
     stats: PyTree
     server: PyTree
-    kept: PyTree
+    clients: PyTree
     round: jax.Array
 
 
 def state_shardings(mesh: Mesh) -> State:
-    """Where a state lives: kept rows are divided over the devices, all else is on each of them."""
+    """Where a state lives: client state is divided over the devices, all else is replicated."""
     everywhere: Any = NamedSharding(mesh, P())
-    kept = NamedSharding(mesh, BY_CLIENT)
-    return State(everywhere, everywhere, everywhere, kept, everywhere)
+    client_state = NamedSharding(mesh, BY_CLIENT)
+    return State(everywhere, everywhere, everywhere, client_state, everywhere)
 
 
 @dataclasses.dataclass(frozen=True)
-class RoundWork:
+class RoundSpec:
     """How rounds run.
 
     Attributes:
         local: how clients train.
         mesh: devices, with one axis ``clients``.
         clients_per_chunk: clients trained together on a device.
-        schedule: ``round -> client learning rate``.
+        lr_schedule: ``round -> client learning rate``.
         stop_nonfinite: leave the loop over rounds when a result is not finite.
     """
 
-    local: LocalWork
+    local: LocalSpec
     mesh: Mesh
     clients_per_chunk: int
-    schedule: Callable[[Any], Any]
+    lr_schedule: Callable[[Any], Any]
     stop_nonfinite: bool = True
 
 
 def run_rounds(
-    work: RoundWork,
+    spec: RoundSpec,
     length: int,
     state: State,
     data: FederatedData,
@@ -102,7 +102,7 @@ def run_rounds(
         up to the first non-finite round) are filled.
     """
     first = state.round
-    one_round = jax.jit(functools.partial(run_round, work))
+    one_round = jax.jit(functools.partial(run_round, spec))
     report = jax.eval_shape(one_round, state, data, keys)[1]
     buffers = jax.tree.map(lambda r: jnp.zeros((length, *r.shape), r.dtype), report)
 
@@ -114,7 +114,7 @@ def run_rounds(
         state, buffers, fine = carry
         new, report = one_round(state, data, keys)
         buffers = jax.tree.map(lambda b, r: b.at[state.round - first].set(r), buffers, report)
-        if work.stop_nonfinite:
+        if spec.stop_nonfinite:
             fine = jnp.all(report.params_finite) & (jnp.sum(report.nonfinite) == 0)
         return new, buffers, fine
 
@@ -123,36 +123,36 @@ def run_rounds(
 
 
 def run_round(
-    work: RoundWork, state: State, data: FederatedData, keys: jax.Array
+    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array
 ) -> tuple[State, RoundReport]:
     """One round for all seeds: draws the cohort, trains it, updates the server."""
-    facts = work.local.facts
+    info = spec.local.info
     cohort_keys = stream_keys(keys, Stream.COHORT, state.round)
-    cohort = sample_cohort(cohort_keys, facts.num_clients, facts.cohort_size)
-    return run_kept(work, state, data, keys, cohort)
+    cohort = sample_cohort(cohort_keys, info.num_clients, info.cohort_size)
+    return run_clients(spec, state, data, keys, cohort)
 
 
-def run_kept(
-    work: RoundWork, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
+def run_clients(
+    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
 ) -> tuple[State, RoundReport]:
-    """Trains the clients ``cohort [S, M]``; ``state.kept`` holds all clients' rows."""
-    rows = take_rows(work.mesh, state.kept, cohort)
-    new, rows, report = run_cohort(work, state._replace(kept=rows), data, keys, cohort)
-    return new._replace(kept=put_rows(work.mesh, state.kept, cohort, rows)), report
+    """Trains the clients ``cohort [S, M]``; ``state.clients`` holds all clients' rows."""
+    rows = gather_clients(spec.mesh, state.clients, cohort)
+    new, rows, report = run_cohort(spec, state._replace(clients=rows), data, keys, cohort)
+    return new._replace(clients=scatter_clients(spec.mesh, state.clients, cohort, rows)), report
 
 
 def run_cohort(
-    work: RoundWork, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
-) -> tuple[State, Kept, RoundReport]:
-    """Trains the clients ``cohort [S, M]``; ``state.kept`` holds their rows ``[S, M, ...]``."""
-    local = work.local
+    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
+) -> tuple[State, ClientState, RoundReport]:
+    """Trains the clients ``cohort [S, M]``; ``state.clients`` holds their rows ``[S, M, ...]``."""
+    local = spec.local
     num_seeds, size = cohort.shape
-    devices = work.mesh.devices.size
+    devices = spec.mesh.devices.size
     rows = jnp.arange(num_seeds)[:, None]
     num_samples = data.size(rows, cohort)
     steps = local.num_steps(num_samples)
-    items, slots, places = schedule(cohort, steps, devices, work.clients_per_chunk)
-    lr = jnp.asarray(work.schedule(state.round), jnp.float32)
+    items, slots, places = assign_clients(cohort, steps, devices, spec.clients_per_chunk)
+    lr = jnp.asarray(spec.lr_schedule(state.round), jnp.float32)
     broadcast = Broadcast(
         state.params,
         state.stats,
@@ -160,12 +160,12 @@ def run_cohort(
         jnp.broadcast_to(lr, (num_seeds,)),
         stream_keys(keys, Stream.CLIENT, state.round),
     )
-    flat = jax.tree.map(lambda k: k.reshape(num_seeds * size, *k.shape[2:]), state.kept)
+    flat = jax.tree.map(lambda k: k.reshape(num_seeds * size, *k.shape[2:]), state.clients)
     dealt = jax.tree.map(lambda k: k[jnp.minimum(slots, num_seeds * size - 1)], flat)
 
     train = jax.shard_map(
         functools.partial(_train_device, local),
-        mesh=work.mesh,
+        mesh=spec.mesh,
         in_specs=(P("clients"), P("clients"), P(), P(), P()),
         out_specs=(P(), P("clients"), P()),
         check_vma=False,
@@ -177,48 +177,50 @@ def run_cohort(
         return flat[places].reshape(num_seeds, size, *o.shape[3:])
 
     outs = jax.tree.map(unchunk, outs)
-    params, stats, server = _server_step(work, state, data, keys, cohort, lr, sums, outs)
+    params, stats, server = _server_step(spec, state, data, keys, cohort, lr, sums, outs)
     samples = jnp.sum(local.samples_used(num_samples))
     report = round_report(cohort, outs.report, sums, params, steps, executed, samples)
-    new = State(params, stats, server, state.kept, state.round + 1)
-    return new, outs.kept, report
+    new = State(params, stats, server, state.clients, state.round + 1)
+    return new, outs.client_state, report
 
 
 def _train_device(
-    local: LocalWork,
-    items: Item,
-    kept: Kept,
+    local: LocalSpec,
+    items: ClientSlot,
+    client_state: ClientState,
     broadcast: Broadcast,
     data: FederatedData,
     round_: jax.Array,
 ) -> tuple[Sums, ClientOutput, jax.Array]:
-    """Trains one device's clients; leading axes ``[1, R, c]`` of ``items`` and ``kept``."""
+    """Trains one device's clients; leading axes ``[1, R, c]`` of ``items`` and ``client_state``."""
     num_seeds = broadcast.lr.shape[0]
-    items, kept = jax.tree.map(lambda a: a[0], (items, kept))
+    items, client_state = jax.tree.map(lambda a: a[0], (items, client_state))
     if num_seeds == 1:
         one, axis = jax.tree.map(lambda a: a[0], broadcast), None
     else:
         one, axis = broadcast, 0
 
     @jax.jit  # Traced once although its shapes are asked for before it is used.
-    def train(items, kept):
+    def train(items, client_state):
         """Clients of one chunk ``[c]``."""
         sizes = data.size(items.seed, items.client)
-        passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.facts.batch_size)
-        trips = Trips(jnp.max(items.num_steps), jnp.max(passes))
+        passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.info.batch_size)
+        bounds = LoopBounds(jnp.max(items.num_steps), jnp.max(passes))
         fn = functools.partial(train_client, local, data)
         if items.seed.shape[0] == 1:  # An axis of one client only makes products slower.
-            item, own = jax.tree.map(lambda a: a[0], (items, kept))
+            item, own = jax.tree.map(lambda a: a[0], (items, client_state))
             sent = one if axis is None else trees.index(one, item.seed)
-            return jax.tree.map(lambda a: a[None], fn(sent, own, item, round_, trips))
+            return jax.tree.map(lambda a: a[None], fn(sent, own, item, round_, bounds))
         sent = one if axis is None else trees.index(one, items.seed)
-        return jax.vmap(fn, in_axes=(axis, 0, 0, None, None))(sent, kept, items, round_, trips)
+        return jax.vmap(fn, in_axes=(axis, 0, 0, None, None))(
+            sent, client_state, items, round_, bounds
+        )
 
     def body(sums, chunk):
-        items, kept = chunk
-        out = train(items, kept)
+        items, client_state = chunk
+        out = train(items, client_state)
         sums = jax.tree.map(jnp.add, sums, sum_chunk(out, items.seed, num_seeds))
-        keep_models = local.method.client_models
+        keep_models = local.method.needs_client_models
         out = out._replace(
             delta=None,
             params=out.params if keep_models else None,
@@ -228,17 +230,17 @@ def _train_device(
         return sums, (out, jnp.max(items.num_steps) * items.num_steps.shape[0])
 
     shapes = jax.eval_shape(
-        lambda items, kept: sum_chunk(train(items, kept), items.seed, num_seeds),
-        *jax.tree.map(lambda a: a[0], (items, kept)),
+        lambda items, client_state: sum_chunk(train(items, client_state), items.seed, num_seeds),
+        *jax.tree.map(lambda a: a[0], (items, client_state)),
     )
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    sums, (outs, executed) = jax.lax.scan(body, zeros, (items, kept))
+    sums, (outs, executed) = jax.lax.scan(body, zeros, (items, client_state))
     sums, executed = jax.lax.psum((sums, jnp.sum(executed)), "clients")
     return sums, jax.tree.map(lambda a: a[None], outs), executed
 
 
 def _server_step(
-    work: RoundWork,
+    spec: RoundSpec,
     state: State,
     data: FederatedData,
     keys: jax.Array,
@@ -247,7 +249,7 @@ def _server_step(
     sums: Sums,
     outs: ClientOutput,
 ) -> tuple[PyTree, PyTree, PyTree]:
-    method, facts = work.local.method, work.local.facts
+    method, info = spec.local.method, spec.local.info
     server_keys = stream_keys(keys, Stream.SERVER, state.round)
 
     def one_seed(params, stats, server, cohort, sums, outs, key, counts, labelled, unlabelled):
@@ -257,8 +259,8 @@ def _server_step(
         if jax.tree.structure(mean_stats) == jax.tree.structure(stats):
             mean_stats = jax.tree.map(lambda m, s: jnp.where(trained, m, s), mean_stats, stats)
         rnd = Round(
-            facts=facts,
-            model=work.local.model,
+            info=info,
+            model=spec.local.model,
             params=params,
             stats=stats,
             mean_delta=jax.tree.map(lambda d: d / total, sums.delta),
@@ -276,11 +278,11 @@ def _server_step(
             round=state.round,
             lr=lr,
             key=key,
-            labelled=data.server_labelled(labelled) if method.labelled else None,
-            unlabelled=data.server_unlabelled(unlabelled) if method.unlabelled else None,
+            labelled=data.server_labelled(labelled) if method.needs_labelled_data else None,
+            unlabelled=data.server_unlabelled(unlabelled) if method.needs_unlabelled_data else None,
         )
-        if method.absorb:
-            rnd = dataclasses.replace(rnd, state=method.absorb(rnd))
+        if method.update_server_state:
+            rnd = dataclasses.replace(rnd, state=method.update_server_state(rnd))
         return tuple((method.server or average)(rnd))
 
     return jax.vmap(one_seed)(

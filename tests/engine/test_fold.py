@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_skew.core import problem as problems
-from fedjax_skew.core.local import Broadcast, Item, make_client
+from fedjax_skew.engine.local import Broadcast, ClientSlot, make_client
+from fedjax_skew.simulation import problem as problems
 
 
 def test_a_fold_visits_every_sample_once_in_stored_or_shuffled_order(tiny_config, blobs):
@@ -16,9 +16,9 @@ def test_a_fold_visits_every_sample_once_in_stored_or_shuffled_order(tiny_config
     size = int(offsets[3] - offsets[2])
 
     def visited(key, batches=0):
-        item = Item(jnp.int32(0), jnp.int32(2), jnp.int32(1))
-        work = problem.phases[0].work.local
-        client = make_client(work, data, sent, None, item, jnp.int32(0), jnp.int32(40))
+        item = ClientSlot(jnp.int32(0), jnp.int32(2), jnp.int32(1))
+        spec = problem.phases[0].spec.local
+        client = make_client(spec, data, sent, None, item, jnp.int32(0), jnp.int32(40))
 
         def record(carry, batch):
             seen, count = carry

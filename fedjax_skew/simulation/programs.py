@@ -10,15 +10,15 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew.core import host
-from fedjax_skew.core.evaluate import Scores, TestSet, batches, evaluate, evaluate_clients
-from fedjax_skew.core.inspect import LocalScores, local_scores, spread_clients
-from fedjax_skew.core.kept import take_host_rows, take_rows
-from fedjax_skew.core.mesh import compiler_options, place, replicate
-from fedjax_skew.core.problem import Phase, Problem
-from fedjax_skew.core.reduction import RoundReport
-from fedjax_skew.core.round import RoundWork, State, run_rounds, state_shardings
 from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine import host
+from fedjax_skew.engine.client_state import gather_clients, gather_host_clients
+from fedjax_skew.engine.evaluate import Scores, TestSet, batches, evaluate, evaluate_clients
+from fedjax_skew.engine.local_eval import LocalScores, local_scores, spread_clients
+from fedjax_skew.engine.mesh import compiler_options, place, replicate
+from fedjax_skew.engine.reduction import RoundReport
+from fedjax_skew.engine.round import RoundSpec, State, run_rounds, state_shardings
+from fedjax_skew.simulation.problem import Phase, Problem
 
 
 class Arrays(NamedTuple):
@@ -48,7 +48,7 @@ class Programs(NamedTuple):
 def device_arrays(problem: Problem) -> Arrays:
     """Puts on the devices what the configuration wants there."""
     config, dataset = problem.config, problem.dataset
-    mesh = problem.phases[0].work.mesh
+    mesh = problem.phases[0].spec.mesh
     sets = [(dataset.x_test, dataset.y_test)]
     if config.eval_train:
         sets.append((dataset.x_train, dataset.y_train))
@@ -63,7 +63,7 @@ def device_arrays(problem: Problem) -> Arrays:
 
 def some_clients(problem: Problem, field: str) -> np.ndarray:
     """As many clients ``[k]`` as the field says, spread evenly over all of them."""
-    return np.asarray(spread_clients(problem.facts.num_clients, problem.config[field]))
+    return np.asarray(spread_clients(problem.info.num_clients, problem.config[field]))
 
 
 def compile_phase(problem: Problem, phase: Phase, state: State, arrays: Arrays) -> Programs:
@@ -72,11 +72,11 @@ def compile_phase(problem: Problem, phase: Phase, state: State, arrays: Arrays) 
     clients = local = None
     if phase.method.personal and config.eval_clients:
         who = some_clients(problem, "eval_clients")
-        clients = _look(evaluate_clients, problem, phase.work, arrays, who)
+        clients = _look(evaluate_clients, problem, phase.spec, arrays, who)
     if config.eval_local:
         who = some_clients(problem, "eval_local")
-        local = _look(local_scores, problem, phase.work, arrays, who)
-    scores = _scores(phase.work, state, arrays)
+        local = _look(local_scores, problem, phase.spec, arrays, who)
+    scores = _scores(phase.spec, state, arrays)
     return Programs(compile_rounds(problem, phase, state, arrays), scores, clients, local)
 
 
@@ -87,11 +87,11 @@ def compile_rounds(
     data, keys, _ = arrays
     if data.x is None or host.on_host(state):
         source = problem.data if data.x is None else None
-        return host.HostRounds(phase.work, state, source, data, problem.keys, keys)
+        return host.HostRounds(phase.spec, state, source, data, problem.keys, keys)
     length = min(problem.config.eval_every, phase.last - phase.first)
-    shardings = state_shardings(phase.work.mesh)
+    shardings = state_shardings(phase.spec.mesh)
     fn = jax.jit(
-        functools.partial(run_rounds, phase.work, length),
+        functools.partial(run_rounds, phase.spec, length),
         donate_argnums=0,
         out_shardings=(shardings, shardings.round),
         compiler_options=compiler_options(),
@@ -107,20 +107,20 @@ def compile_rounds(
     return rounds
 
 
-def _scores(work: RoundWork, state: State, arrays: Arrays) -> Callable[..., Any]:
-    everywhere = NamedSharding(work.mesh, P())
+def _scores(spec: RoundSpec, state: State, arrays: Arrays) -> Callable[..., Any]:
+    everywhere = NamedSharding(spec.mesh, P())
     fn = jax.jit(
-        functools.partial(evaluate, work),
+        functools.partial(evaluate, spec),
         out_shardings=everywhere,
         compiler_options=compiler_options(),
     )
-    state = state._replace(kept=None)
+    state = state._replace(clients=None)
     compiled = fn.lower(state, *arrays, np.bool_(False)).compile()
-    return lambda state, final: compiled(state._replace(kept=None), *arrays, np.bool_(final))
+    return lambda state, final: compiled(state._replace(clients=None), *arrays, np.bool_(final))
 
 
 def _look(
-    fn: Callable[..., Any], problem: Problem, work: RoundWork, arrays: Arrays, who: np.ndarray
+    fn: Callable[..., Any], problem: Problem, spec: RoundSpec, arrays: Arrays, who: np.ndarray
 ) -> Callable[[State], Any]:
     """``state -> fn(...)`` about the clients ``who [k]``."""
     data, keys, tests = arrays
@@ -128,23 +128,25 @@ def _look(
     samples = None
     if data.x is None:
         longest = int(problem.data.size(np.arange(len(cohort))[:, None], cohort).sum(1).max())
-        samples = replicate(host.gather(problem.data, cohort, longest), work.mesh)
+        samples = replicate(host.gather(problem.data, cohort, longest), spec.mesh)
 
-    def look(kept_here, state, data, keys, test, samples):
+    def look(on_host_rows, state, data, keys, test, samples):
         if samples is not None:
             data = host.with_samples(data, samples, cohort)
-        if not kept_here:
-            state = state._replace(kept=take_rows(work.mesh, state.kept, jnp.asarray(cohort)))
-        return fn(work, state, data, keys, test, jnp.asarray(who))
+        if not on_host_rows:
+            state = state._replace(
+                clients=gather_clients(spec.mesh, state.clients, jnp.asarray(cohort))
+            )
+        return fn(spec, state, data, keys, test, jnp.asarray(who))
 
-    everywhere = NamedSharding(work.mesh, P())
+    everywhere = NamedSharding(spec.mesh, P())
     jitted = jax.jit(look, static_argnums=0, out_shardings=everywhere)
 
     def run(state):
-        kept_here = host.on_host(state)
-        if kept_here:
-            rows = replicate(take_host_rows(state.kept, cohort), work.mesh)
-            state = state._replace(kept=rows)
-        return jitted(kept_here, state, data, keys, tests[0], samples)
+        on_host_rows = host.on_host(state)
+        if on_host_rows:
+            rows = replicate(gather_host_clients(state.clients, cohort), spec.mesh)
+            state = state._replace(clients=rows)
+        return jitted(on_host_rows, state, data, keys, tests[0], samples)
 
     return run

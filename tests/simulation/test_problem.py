@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedjax_skew.config import check
-from fedjax_skew.core.problem import build
+from fedjax_skew.simulation.problem import build
 
 
 def test_the_labelled_samples_may_be_the_unlabelled_ones(tiny_config, blobs):

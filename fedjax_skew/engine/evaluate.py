@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew.core.keys import Stream, stream_keys
-from fedjax_skew.core.local import Broadcast, Item, make_client
-from fedjax_skew.core.round import RoundWork, State
 from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine.keys import Stream, stream_keys
+from fedjax_skew.engine.local import Broadcast, ClientSlot, make_client
+from fedjax_skew.engine.round import RoundSpec, State
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import Client, Evaluation, PyTree
 
@@ -49,7 +49,7 @@ def batches(x: np.ndarray, labels: np.ndarray, batch_size: int, num_devices: int
 
 
 def evaluate(
-    work: RoundWork,
+    spec: RoundSpec,
     state: State,
     data: FederatedData,
     keys: jax.Array,
@@ -57,12 +57,12 @@ def evaluate(
     final: jax.Array,
 ) -> tuple[Scores, ...]:
     """Scores ``[S, ...]`` of the method's evaluated model on each of the sets."""
-    evaluated = _evaluated(work, state, data, keys, final)
-    return tuple(_score(work, evaluated, test) for test in sets)
+    eval_model = _evaluated(spec, state, data, keys, final)
+    return tuple(_score(spec, eval_model, test) for test in sets)
 
 
 def evaluate_clients(
-    work: RoundWork,
+    spec: RoundSpec,
     state: State,
     data: FederatedData,
     keys: jax.Array,
@@ -71,55 +71,57 @@ def evaluate_clients(
 ) -> Scores:
     """Scores ``[S, k, ...]`` of the own models of the clients ``[k]``.
 
-    ``state.kept`` holds the rows ``[S, k, ...]`` of these clients.
+    ``state.clients`` holds the rows ``[S, k, ...]`` of these clients.
     """
-    personal = work.local.method.personal
+    personal = spec.local.method.personal
     assert personal is not None
-    lr = jnp.asarray(work.schedule(state.round), jnp.float32)
+    lr = jnp.asarray(spec.lr_schedule(state.round), jnp.float32)
 
     def one_seed(args):
-        seed, params, stats, server, kept, key = args
+        seed, params, stats, server, client_state, key = args
         sent = Broadcast(params, stats, server, lr, key)
 
         def one(args):
-            k, kept = args
-            return personal(client_at(work, data, sent, kept, seed, k, state.round))
+            k, client_state = args
+            return personal(client_at(spec, data, sent, client_state, seed, k, state.round))
 
-        return jax.lax.map(one, (clients, kept))
+        return jax.lax.map(one, (clients, client_state))
 
     seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
     client_keys = stream_keys(keys, Stream.CLIENT, state.round)
     models = jax.lax.map(
         one_seed,
-        (seeds, state.params, state.stats, state.server, state.kept.method, client_keys),
+        (seeds, state.params, state.stats, state.server, state.clients.method, client_keys),
     )
     flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
     size = clients.shape[0]
-    return jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(work, flat, test))
+    return jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(spec, flat, test))
 
 
 def client_at(
-    work: RoundWork,
+    spec: RoundSpec,
     data: FederatedData,
     sent: Broadcast,
-    kept: PyTree,
+    client_state: PyTree,
     seed: jax.Array,
     k: jax.Array,
     round_: jax.Array,
 ) -> Client:
     """Client ``k`` of a seed outside of a round: it may look at its data but takes no steps."""
-    trips = -(-data.size(seed, k) // work.local.facts.batch_size)
-    return make_client(work.local, data, sent, kept, Item(seed, k, jnp.int32(0)), round_, trips)
+    bounds = -(-data.size(seed, k) // spec.local.info.batch_size)
+    return make_client(
+        spec.local, data, sent, client_state, ClientSlot(seed, k, jnp.int32(0)), round_, bounds
+    )
 
 
-def score_models(work: RoundWork, models: PyTree, test: TestSet) -> Scores:
+def score_models(spec: RoundSpec, models: PyTree, test: TestSet) -> Scores:
     """Scores ``[n, ...]`` of stacked ``(params, stats)`` ``[n, ...]`` by plain forward passes."""
-    return _score(work, models, test, plain=True)
+    return _score(spec, models, test, plain=True)
 
 
-def _evaluated(work, state: State, data, keys, final) -> PyTree:
-    method, facts = work.local.method, work.local.facts
-    if method.evaluated is None:
+def _evaluated(spec, state: State, data, keys, final) -> PyTree:
+    method, info = spec.local.method, spec.local.info
+    if method.eval_model is None:
         return state.params, state.stats
     eval_keys = stream_keys(keys, Stream.EVALUATE, state.round)
     client_keys = stream_keys(keys, Stream.CLIENT, state.round)
@@ -136,17 +138,17 @@ def _evaluated(work, state: State, data, keys, final) -> PyTree:
                 )
 
             def at(k):
-                return fn(client_at(work, data, sent, None, seed, k, state.round))
+                return fn(client_at(spec, data, sent, None, seed, k, state.round))
 
             zero = jax.tree.map(
                 lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(at, jnp.int32(0))
             )
             return jax.lax.fori_loop(
-                0, facts.num_clients, lambda k, acc: jax.tree.map(jnp.add, acc, at(k)), zero
+                0, info.num_clients, lambda k, acc: jax.tree.map(jnp.add, acc, at(k)), zero
             )
 
-        return method.evaluated(
-            Evaluation(facts, work.local.model, params, stats, server, key, sum_clients, final)
+        return method.eval_model(
+            Evaluation(info, spec.local.model, params, stats, server, key, sum_clients, final)
         )
 
     seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
@@ -155,17 +157,17 @@ def _evaluated(work, state: State, data, keys, final) -> PyTree:
     )
 
 
-def _score(work: RoundWork, evaluated: PyTree, test: TestSet, plain: bool = False) -> Scores:
+def _score(spec: RoundSpec, eval_model: PyTree, test: TestSet, plain: bool = False) -> Scores:
     """Scores of stacked models ``[S, ...]``; ``plain`` ignores the method's own prediction."""
-    model, predict = work.local.model, work.local.method.predict
-    num_classes = work.local.facts.num_classes
+    model, predict = spec.local.model, spec.local.method.predict
+    num_classes = spec.local.info.num_classes
 
     def forward(one, x):
         if predict is None or plain:
             return model.apply(*one, x)[0]
         return predict(model, one, x)
 
-    def on_device(evaluated, test):
+    def on_device(eval_model, test):
         test = jax.tree.map(lambda a: a[0], test)
 
         def batch(one, carry, rows):
@@ -182,10 +184,10 @@ def _score(work: RoundWork, evaluated: PyTree, test: TestSet, plain: bool = Fals
             init = jnp.zeros(num_classes * num_classes, jnp.int32), jnp.float32(0)
             return jax.lax.scan(functools.partial(batch, one), init, test)[0]
 
-        counts, loss = jax.lax.map(one_model, evaluated)
+        counts, loss = jax.lax.map(one_model, eval_model)
         return jax.lax.psum((counts, loss, jnp.sum(test.where)), "clients")
 
     counts, loss, total = jax.shard_map(
-        on_device, mesh=work.mesh, in_specs=(P(), P("clients")), out_specs=P(), check_vma=False
-    )(evaluated, test)
+        on_device, mesh=spec.mesh, in_specs=(P(), P("clients")), out_specs=P(), check_vma=False
+    )(eval_model, test)
     return Scores(counts.reshape(-1, num_classes, num_classes), loss / total)

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from fedjax_skew import trees
-from fedjax_skew.core.local import ClientOutput, ClientReport
+from fedjax_skew.engine.local import ClientOutput, ClientReport
 from fedjax_skew.methods.base import PyTree
 
 _NAMED_CLIENTS = 8
@@ -86,8 +86,8 @@ def round_report(
     """The numbers of a round from its clients' reports ``[S, M]``, sums and new parameters."""
     share = clients.num_samples / jnp.sum(clients.num_samples, -1, keepdims=True)
     total = jnp.maximum(sums.weight, 1e-12)
-    mean_norm = jax.vmap(trees.norm)(sums.delta) / total
-    along = jax.vmap(lambda u, d: trees.dot(u, d) / jnp.maximum(trees.norm(d), 1e-12))(
+    mean_norm = jax.vmap(optax.tree.norm)(sums.delta) / total
+    along = jax.vmap(lambda u, d: optax.tree.vdot(u, d) / jnp.maximum(optax.tree.norm(d), 1e-12))(
         sums.unit, sums.delta
     )
     bad = ~clients.finite

@@ -17,19 +17,19 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew.core.cohort import sample_cohort
-from fedjax_skew.core.kept import put_host_rows, take_host_rows
-from fedjax_skew.core.keys import Stream, stream_keys
-from fedjax_skew.core.mesh import compiler_options, fetch, replicate
-from fedjax_skew.core.reduction import RoundReport
-from fedjax_skew.core.round import (
-    RoundWork,
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine.client_state import gather_host_clients, scatter_host_clients
+from fedjax_skew.engine.cohort import sample_cohort
+from fedjax_skew.engine.keys import Stream, stream_keys
+from fedjax_skew.engine.mesh import compiler_options, fetch, replicate
+from fedjax_skew.engine.reduction import RoundReport
+from fedjax_skew.engine.round import (
+    RoundSpec,
     State,
+    run_clients,
     run_cohort,
-    run_kept,
     state_shardings,
 )
-from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.methods.base import Method
 
 _BLOCK = 64  # rounds whose cohorts are drawn together, so that draws seldom wait for a round
@@ -45,14 +45,14 @@ class Samples(NamedTuple):
 def tables(data: FederatedData, methods: Sequence[Method]) -> FederatedData:
     """What stays on the device without the clients' samples: sizes, and the server's samples."""
     small = data._replace(x=None, labels=None, order=None)
-    if any(m.labelled for m in methods):
+    if any(m.needs_labelled_data for m in methods):
         ids = np.unique(data.labelled)
         small = small._replace(
             labelled=np.searchsorted(ids, data.labelled).astype(np.int32),
             labelled_x=data.x[ids],
             labelled_labels=data.labels[ids],
         )
-    if any(m.unlabelled for m in methods) and data.unlabelled_x is None:
+    if any(m.needs_unlabelled_data for m in methods) and data.unlabelled_x is None:
         ids = np.unique(data.unlabelled)
         small = small._replace(
             unlabelled=np.searchsorted(ids, data.unlabelled).astype(np.int32),
@@ -93,7 +93,7 @@ def with_samples(small: FederatedData, samples: Samples, cohort: jax.Array) -> F
 
 def on_host(state: State) -> bool:
     """Whether a state's kept rows are numpy."""
-    return any(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(state.kept))
+    return any(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(state.clients))
 
 
 class HostRounds:
@@ -110,33 +110,33 @@ class HostRounds:
 
     def __init__(
         self,
-        work: RoundWork,
+        spec: RoundSpec,
         state: State,
         source: FederatedData | None,
         data: FederatedData,
         local_keys: jax.Array,
         keys: jax.Array,
     ):
-        self._work, self._data, self._keys = work, data, keys
-        self._feed = _Feed(work, source, local_keys)
-        self._kept_here = on_host(state)
-        shardings = state_shardings(work.mesh)
+        self._spec, self._data, self._keys = spec, data, keys
+        self._feed = _Feed(spec, source, local_keys)
+        self._on_host = on_host(state)
+        shardings = state_shardings(spec.mesh)
         everywhere = shardings.round
-        if self._kept_here:
-            shardings = shardings._replace(kept=everywhere)
+        if self._on_host:
+            shardings = shardings._replace(clients=everywhere)
         step = jax.jit(
-            functools.partial(_step, work, self._kept_here),
+            functools.partial(_step, spec, self._on_host),
             donate_argnums=0,
             out_shardings=(shardings, everywhere),
             compiler_options=compiler_options(),
         )
         cohort, samples = self._feed.shapes()
-        if self._kept_here:
-            rows = jax.eval_shape(take_host_rows, state.kept, cohort)
+        if self._on_host:
+            rows = jax.eval_shape(gather_host_clients, state.clients, cohort)
             rows = jax.tree.map(
                 lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere), rows
             )
-            state = state._replace(kept=rows)
+            state = state._replace(clients=rows)
         self._step: Callable[..., Any] = step.lower(state, data, keys, cohort, samples).compile()
 
     def __call__(self, state: State, until: int) -> tuple[State, RoundReport]:
@@ -144,55 +144,55 @@ class HostRounds:
         reports = []
         for round_ in range(int(state.round), until):
             cohort, placed, samples = self._feed.take(round_)
-            kept = state.kept
-            if self._kept_here:
-                rows = replicate(take_host_rows(kept, cohort), self._work.mesh)
-                state = state._replace(kept=rows)
+            client_state = state.clients
+            if self._on_host:
+                rows = replicate(gather_host_clients(client_state, cohort), self._spec.mesh)
+                state = state._replace(clients=rows)
             state, report = self._step(state, self._data, self._keys, placed, samples)
-            if self._kept_here:
-                put_host_rows(kept, cohort, state.kept)
-                state = state._replace(kept=kept)
+            if self._on_host:
+                scatter_host_clients(client_state, cohort, state.clients)
+                state = state._replace(clients=client_state)
             reports.append(fetch(report))
             fine = reports[-1].params_finite.all() and not reports[-1].nonfinite.any()
-            if self._work.stop_nonfinite and not fine:
+            if self._spec.stop_nonfinite and not fine:
                 break
         return state, jax.tree.map(lambda *r: np.stack(r), *reports)
 
 
 def _step(
-    work: RoundWork,
-    kept_here: bool,
+    spec: RoundSpec,
+    on_host_rows: bool,
     state: State,
     data: FederatedData,
     keys: jax.Array,
     cohort: jax.Array,
     samples: Samples | None,
 ) -> tuple[State, RoundReport]:
-    """One round; with ``kept_here``, kept rows are the cohort's on the way in and out."""
+    """One round; with ``on_host_rows``, kept rows are the cohort's on the way in and out."""
     if samples is not None:
         data = with_samples(data, samples, cohort)
-    if not kept_here:
-        return run_kept(work, state, data, keys, cohort)
-    state, rows, report = run_cohort(work, state, data, keys, cohort)
-    return state._replace(kept=rows), report
+    if not on_host_rows:
+        return run_clients(spec, state, data, keys, cohort)
+    state, rows, report = run_cohort(spec, state, data, keys, cohort)
+    return state._replace(clients=rows), report
 
 
 class _Feed:
     """Cohorts and their samples by round; the next one is made in a thread."""
 
-    def __init__(self, work: RoundWork, source: FederatedData | None, keys: jax.Array):
-        self._work, self._source, self._keys = work, source, keys
-        self._size = work.local.facts.cohort_size
+    def __init__(self, spec: RoundSpec, source: FederatedData | None, keys: jax.Array):
+        self._spec, self._source, self._keys = spec, source, keys
+        self._size = spec.local.info.cohort_size
         self._width = width(source, self._size) if source else 0
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         self._next: tuple[int, concurrent.futures.Future] | None = None
         self._drawn: tuple[int, np.ndarray] | None = None
-        facts = work.local.facts
+        info = spec.local.info
 
         def draw(rounds):
             def one(round_):
                 stream = stream_keys(keys, Stream.COHORT, round_)
-                return sample_cohort(stream, facts.num_clients, facts.cohort_size)
+                return sample_cohort(stream, info.num_clients, info.cohort_size)
 
             return jax.vmap(one)(rounds)
 
@@ -208,7 +208,7 @@ class _Feed:
 
     def shapes(self) -> tuple[Any, Any]:
         """Shapes of what ``take`` puts on the devices."""
-        everywhere = NamedSharding(self._work.mesh, P())
+        everywhere = NamedSharding(self._spec.mesh, P())
 
         def shaped(shape, dtype):
             return jax.ShapeDtypeStruct(shape, dtype, sharding=everywhere)
@@ -230,4 +230,4 @@ class _Feed:
             self._drawn = block, np.asarray(self._draw(rounds))
         cohort = self._drawn[1][at]
         samples = gather(self._source, cohort, self._width) if self._source else None
-        return cohort, *replicate((cohort, samples), self._work.mesh)
+        return cohort, *replicate((cohort, samples), self._spec.mesh)

@@ -5,28 +5,40 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from fedjax_skew import trees
-from fedjax_skew.core import host
-from fedjax_skew.core.kept import put_host_rows, put_rows, spread, take_host_rows, take_rows
-from fedjax_skew.core.mesh import client_mesh
-from fedjax_skew.core.problem import build
-from fedjax_skew.methods.base import Method, State, Upload, average
-from fedjax_skew.train import train_and_evaluate
+from fedjax_skew.engine import host
+from fedjax_skew.engine.client_state import (
+    gather_clients,
+    gather_host_clients,
+    init_client_state,
+    scatter_clients,
+    scatter_host_clients,
+)
+from fedjax_skew.engine.mesh import client_mesh
+from fedjax_skew.methods.base import Method, MethodState, Upload, average
+from fedjax_skew.runs.train import train_and_evaluate
+from fedjax_skew.simulation.problem import build
 
 
 def everything():
     """Uses all that may be elsewhere: own data, kept rows, the server's samples, own models."""
 
-    def init(setup):
-        kept = {"sum": trees.zeros(setup.params), "times": jnp.int32(3), "met": jnp.bool_(False)}
-        return State(kept=kept)
+    def init(context):
+        kept = {
+            "sum": optax.tree.zeros_like(context.params),
+            "times": jnp.int32(3),
+            "met": jnp.bool_(False),
+        }
+        return MethodState(client=kept)
 
-    def finish(client, result):
-        change = trees.subtract(result.params, result.start)
-        times = client.kept["times"] + 1
-        return Upload({"sum": trees.add(client.kept["sum"], change), "times": times, "met": True})
+    def make_upload(client, result):
+        change = optax.tree.sub(result.params, result.start)
+        times = client.state["times"] + 1
+        return Upload(
+            {"sum": optax.tree.add(client.state["sum"], change), "times": times, "met": True}
+        )
 
     def server(rnd):
         x, labels = rnd.labelled
@@ -36,18 +48,20 @@ def everything():
 
     def personal(client):
         seen = client.fold(lambda s, b: s + jnp.sum(jnp.where(b.where, b.x[:, 0], 0)), 0.0)
-        shift = jnp.where(client.kept["met"], 0.001 * seen * client.kept["times"], 0.0)
+        shift = jnp.where(client.state["met"], 0.001 * seen * client.state["times"], 0.0)
         return jax.tree.map(lambda p: p + shift, client.params), client.stats
 
     return Method(
         "everything",
-        term=lambda view: 0.1 * trees.dot(view.params, view.client.kept["sum"]),
+        regularizer=lambda context: (
+            0.1 * optax.tree.vdot(context.params, context.client.state["sum"])
+        ),
         init=init,
-        finish=finish,
+        make_upload=make_upload,
         server=server,
         personal=personal,
-        labelled=True,
-        unlabelled=True,
+        needs_labelled_data=True,
+        needs_unlabelled_data=True,
     )
 
 
@@ -153,20 +167,20 @@ def test_rows_on_devices_equal_rows_on_the_host(devices):
         "b": np.array([True, False]),
         "empty": np.zeros((2, 0), np.float32),
     }
-    here = spread(template, 6, mesh, "host")
-    there = spread(template, 6, mesh, "device")
+    here = init_client_state(template, 6, mesh, "host")
+    there = init_client_state(template, 6, mesh, "device")
     cohort = np.array([[5, 0, 3], [1, 2, 4]])
 
     def change(rows):
         return {"a": rows["a"] * 2 - 7, "b": ~rows["b"], "empty": rows["empty"]}
 
     def on_devices(kept):
-        rows = take_rows(mesh, kept, jnp.asarray(cohort))
-        return rows, put_rows(mesh, kept, jnp.asarray(cohort), change(rows))
+        rows = gather_clients(mesh, kept, jnp.asarray(cohort))
+        return rows, scatter_clients(mesh, kept, jnp.asarray(cohort), change(rows))
 
     rows, there = jax.jit(on_devices)(there)
-    jax.tree.map(np.testing.assert_array_equal, take_host_rows(here, cohort), rows)
-    put_host_rows(here, cohort, change(take_host_rows(here, cohort)))
+    jax.tree.map(np.testing.assert_array_equal, gather_host_clients(here, cohort), rows)
+    scatter_host_clients(here, cohort, change(gather_host_clients(here, cohort)))
     jax.tree.map(lambda h, d: np.testing.assert_array_equal(h, d[:, :6]), here, there)
     if devices == 4:
         assert {s.data.shape[1] for s in there["a"].addressable_shards} == {2}

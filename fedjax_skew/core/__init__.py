@@ -1,1 +1,0 @@
-"""The round: cohort, schedule, local training, reduction, evaluation, state, devices."""

@@ -1,0 +1,1 @@
+"""A run and its directory: what is written, when, and how it is read again."""
