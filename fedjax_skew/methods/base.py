@@ -2,13 +2,13 @@
 
 A method is a frozen record of pure functions, each of which may be ``None`` (FedAvg's behaviour):
 
-====================  ======================================================================
-objective             ``loss`` replaces cross-entropy, ``regularizer`` is added to it
-local rule            ``step`` replaces one optimiser step, ``correct_gradient`` changes its gradient
-client                ``start``, ``before_training`` and ``make_upload`` frame local training
-server rule           ``weight`` and ``server`` make the next model, ``update_server_state`` the server's state
-evaluation            ``eval_model`` and ``predict`` for the global model, ``personal`` per client
-====================  ======================================================================
+==============  ============================================================================
+objective       ``loss`` replaces cross-entropy, ``regularizer`` is added to it
+local rule      ``step`` replaces one optimiser step, ``correct_gradient`` changes its gradient
+client          ``start``, ``before_training`` and ``make_upload`` frame local training
+server rule     ``weight`` and ``server`` make the next model; ``update_server_state``
+evaluation      ``eval_model`` and ``predict`` for the global model, ``personal`` per client
+==============  ============================================================================
 
 ``loss``, ``step``, ``start``, ``weight``, ``server`` and the evaluation hooks exist once; the
 others add up, so any objective goes with any local rule and any server rule (``composition.py``).
@@ -323,8 +323,8 @@ class NextPhase:
         rounds: how many rounds the phase before it lasts.
         method: the method of the next phase.
         model: ``model(model) -> Model`` of the next phase.
-        transition: ``(context, params, stats, server) -> (params, stats)`` for one seed; ``context``
-            and ``server`` are those of the phase that ends.
+        transition: ``(context, params, stats, server) -> (params, stats)`` for one seed;
+            ``context`` and ``server`` are those of the phase that ends.
     """
 
     rounds: int
@@ -347,13 +347,14 @@ class Method:
         step: ``Step -> StepResult``.
         num_batches: batches one step takes.
         start: ``Client -> (params, stats)`` local training starts from.
-        before_training: ``Client -> pytree``, work before local training, handed to ``make_upload``.
+        before_training: ``Client -> pytree``, computed before local training for ``make_upload``.
         make_upload: ``(Client, LocalResult) -> Upload``.
         weight: ``(Client, LocalResult) -> scalar`` aggregation weight, in place of ``num_samples``.
         update_server_state: ``Round -> server state``, before ``server``.
         server: ``Round -> ServerResult``.
         init: ``InitContext -> MethodState``.
-        eval_model: ``Evaluation -> pytree`` handed to ``predict``, in place of ``(params, stats)``.
+        eval_model: ``Evaluation -> pytree`` handed to ``predict``, in place of
+            ``(params, stats)``.
         predict: ``(Model, pytree, x) -> Outputs`` of the evaluated model.
         personal: ``Client -> (params, stats)`` of the client's own model, as if a round began.
         next_phase: a later phase.
