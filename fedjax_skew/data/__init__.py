@@ -1,4 +1,5 @@
-"""Datasets, their division among clients, and augmentation.
+"""Datasets, their partition among clients, and augmentation.
 
-``datasets`` loads datasets, ``partition`` divides a training set; neither imports JAX or TFDS.
+``dataset`` defines the form of a dataset, ``catalog`` lists the known ones, ``datasets`` loads them
+by name, and ``partition`` divides a training set. None of these imports JAX or TFDS.
 """

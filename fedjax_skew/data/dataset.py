@@ -14,8 +14,7 @@ import numpy as np
 from absl import logging
 
 from fedjax_skew import checks
-
-_CHUNK = 4096
+from fedjax_skew.data import arrays
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,16 +82,16 @@ class Dataset:
             ValueError: one sentence naming the array that is wrong and what is allowed.
         """
         labels = {"y_train": y_train, "y_test": y_test}
-        labels = {field: _as_labels(field, y) for field, y in labels.items()}
+        labels = {field: arrays.as_labels(field, y) for field, y in labels.items()}
         if num_classes is None:
             num_classes = 1 + max((int(y.max(initial=0)) for y in labels.values()), default=0)
-            _check_first_class(labels.values(), logged=False)
+            arrays.check_first_class(labels.values(), logged=False)
         if client_ids is not None:
             client_ids = np.asarray(client_ids)
         dataset = cls(
             name=name,
-            x_train=_as_samples("x_train", x_train),
-            x_test=_as_samples("x_test", x_test),
+            x_train=arrays.as_samples("x_train", x_train),
+            x_test=arrays.as_samples("x_test", x_test),
             num_classes=num_classes,
             client_ids=client_ids,
             class_names=tuple(class_names),
@@ -124,10 +123,10 @@ def validate(dataset: Dataset) -> Dataset:
     check_arrays(dataset)
     _check_classes(dataset)
     for part in ("train", "test"):
-        _check_pixel_range(f"x_{part}", getattr(dataset, f"x_{part}"))
+        arrays.check_pixel_range(f"x_{part}", getattr(dataset, f"x_{part}"))
     changes: dict[str, Any] = {}
     if dataset.x_train.dtype == np.uint8 and not dataset.mean:
-        changes["mean"], changes["std"] = channel_statistics(dataset.x_train)
+        changes["mean"], changes["std"] = arrays.channel_statistics(dataset.x_train)
     if dataset.client_ids is not None:
         found, ids = np.unique(dataset.client_ids, return_inverse=True)
         if dataset.client_ids.dtype != np.int32 or len(found) <= found[-1] or found[0] < 0:
@@ -142,8 +141,8 @@ def check_arrays(dataset: Dataset) -> Dataset:
         x, y = getattr(dataset, f"x_{part}"), getattr(dataset, f"y_{part}")
         if part == "validation" and x is None and y is None:
             continue
-        _check_samples(f"x_{part}", x)
-        _check_labels(f"y_{part}", y, len(x), dataset.num_classes)
+        arrays.check_samples(f"x_{part}", x)
+        arrays.check_labels(f"y_{part}", y, len(x), dataset.num_classes)
         if x.dtype != dataset.x_train.dtype:
             raise ValueError(
                 f"x_train is {dataset.x_train.dtype} but x_{part} is {x.dtype}; both must be uint8 "
@@ -167,110 +166,6 @@ def check_arrays(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns mean and standard deviation per channel of ``x / 255``; ``((), ())`` for float data.
-
-    Computed from exact histograms, so the result does not depend on summation order. A channel
-    without any variation gets a standard deviation of 1, because it is divided by.
-    """
-    if x.dtype != np.uint8:
-        return (), ()
-    channels = x.shape[-1]
-    histogram = np.zeros((channels, 256), np.int64)
-    for start in range(0, len(x), _CHUNK):
-        block = x[start : start + _CHUNK]
-        for channel in range(channels):
-            histogram[channel] += np.bincount(block[..., channel].ravel(), minlength=256)
-    values = np.arange(256) / 255.0
-    weights = histogram / histogram.sum(axis=1, keepdims=True)
-    mean = weights @ values
-    std = np.sqrt((weights * (values - mean[:, None]) ** 2).sum(axis=1))
-    std = np.where(std > 0, std, 1.0)
-    return tuple(map(float, mean)), tuple(map(float, std))
-
-
-def _as_samples(field: str, x: Any) -> np.ndarray:
-    x = _as_array(field, x)
-    if x.dtype.kind not in "iuf":
-        raise ValueError(f"{field} has dtype {x.dtype}; allowed: uint8 images or floats.")
-    if x.ndim not in (2, 3, 4) or (x.ndim == 2 and x.dtype == np.uint8):
-        raise ValueError(
-            f"{field} is {x.dtype} {list(x.shape)}; allowed shapes: [samples, height, width, "
-            "channels], [samples, height, width], or float [samples, features]."
-        )
-    if x.ndim == 3:
-        x = x[..., None]
-    if x.ndim == 4 and x.dtype.kind in "iu":
-        if x.size and not 0 <= int(x.min()) <= int(x.max()) <= 255:
-            raise ValueError(
-                f"{field} is {x.dtype} with values in {x.min()}..{x.max()}; images of integers "
-                "must have values in 0..255."
-            )
-        return np.ascontiguousarray(x, np.uint8)
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(x, np.float32)
-
-
-def _as_labels(field: str, y: Any) -> np.ndarray:
-    y = _as_array(field, y)
-    if y.ndim != 1 or (y.size and y.dtype.kind not in "iu"):
-        raise ValueError(f"{field} is {y.dtype} {list(y.shape)}; one integer per sample is needed.")
-    if y.size and not 0 <= int(y.min()) <= int(y.max()) < 2**31:
-        bad = y.min() if y.min() < 0 else y.max()
-        raise ValueError(f"{field} holds the label {bad}; labels must count from 0.")
-    return y.astype(np.int32)
-
-
-def _as_array(field: str, values: Any) -> np.ndarray:
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{field} cannot be made an array ({reason}).") from None
-
-
-def _check_samples(field: str, x: np.ndarray) -> None:
-    if not isinstance(x, np.ndarray) or x.dtype not in (np.uint8, np.float32):
-        raise ValueError(
-            f"{field} is {getattr(x, 'dtype', type(x).__name__)}; allowed: arrays of uint8 images "
-            "or float32 (Dataset.from_arrays converts others)."
-        )
-    if x.ndim not in (2, 4) or (x.dtype == np.uint8 and x.ndim != 4):
-        raise ValueError(
-            f"{field} has shape {list(x.shape)}; allowed: [samples, height, width, channels] or "
-            "float32 [samples, features]."
-        )
-    if 0 in x.shape:
-        raise ValueError(f"{field} has shape {list(x.shape)}; every axis needs at least one entry.")
-    if x.dtype == np.float32:
-        for start in range(0, len(x), _CHUNK):
-            if not np.isfinite(x[start : start + _CHUNK]).all():
-                raise ValueError(
-                    f"{field} holds NaN or infinite values; every value must be finite."
-                )
-
-
-def _check_labels(field: str, y: np.ndarray, samples: int, num_classes: int) -> None:
-    if not isinstance(y, np.ndarray) or y.dtype != np.int32 or y.ndim != 1:
-        what = f"{y.dtype} {list(y.shape)}" if isinstance(y, np.ndarray) else type(y).__name__
-        raise ValueError(
-            f"{field} is {what}; labels must be int32 [samples] (Dataset.from_arrays converts "
-            "others)."
-        )
-    if len(y) != samples:
-        raise ValueError(
-            f"{field} has {len(y)} labels for {samples} samples in x{field[1:]}; the numbers must "
-            "be equal."
-        )
-    low, high = int(y.min()), int(y.max())
-    if low < 0 or high >= num_classes:
-        bad = low if low < 0 else high
-        raise ValueError(
-            f"{field} holds the label {bad}; labels must be in 0..{num_classes - 1} ({num_classes} "
-            "classes)."
-        )
-
-
 def _check_classes(dataset: Dataset) -> None:
     """Checks that the labels make sense as classes, which a range check cannot tell."""
     train, test = np.unique(dataset.y_train), np.unique(dataset.y_test)
@@ -286,7 +181,7 @@ def _check_classes(dataset: Dataset) -> None:
             f"numbers 0..{seen[-1]}; renumber them with "
             "numpy.searchsorted(numpy.unique(y_train), y)."
         )
-    _check_first_class((train, test), logged=True)
+    arrays.check_first_class((train, test), logged=True)
     only_test = np.setdiff1d(test, train)
     if len(only_test):
         logging.warning(
@@ -294,25 +189,4 @@ def _check_classes(dataset: Dataset) -> None:
             len(only_test),
             dataset.name,
             ", ".join(map(str, only_test[:10])),
-        )
-
-
-def _check_first_class(labels: Any, *, logged: bool) -> None:
-    """Raises or logs if labels seem to count from 1."""
-    seen = np.unique(np.concatenate(list(labels)))
-    if len(seen) and seen[0] == 1 and seen[-1] == len(seen):
-        message = (
-            f"The labels are 1..{seen[-1]} and class 0 has no sample; subtract 1 if they count "
-            "from 1, or set num_classes if class 0 is meant."
-        )
-        if not logged:
-            raise ValueError(message)
-        logging.warning("%s", message)
-
-
-def _check_pixel_range(field: str, x: np.ndarray) -> None:
-    if x.dtype == np.float32 and x.ndim == 4 and x.min() >= 0 and 64 < x.max() <= 255:
-        raise ValueError(
-            f"{field} holds float images with values up to {x.max():g}; pass images with values in "
-            "0..255 as uint8, which are standardised, or divide them by 255."
         )

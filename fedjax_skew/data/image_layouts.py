@@ -8,7 +8,8 @@ import numpy as np
 
 from fedjax_skew.checks import whole
 from fedjax_skew.data import cache, images, tfds_source
-from fedjax_skew.data.dataset import Dataset, channel_statistics
+from fedjax_skew.data.arrays import channel_statistics
+from fedjax_skew.data.dataset import Dataset
 
 _SUFFIXES = {".jpeg", ".jpg", ".png"}
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_skew.data import cache, image_layouts
-from fedjax_skew.data.dataset import Dataset, channel_statistics
+from fedjax_skew.data.arrays import channel_statistics
+from fedjax_skew.data.dataset import Dataset
 
 _SIDE = 28
 _CLASS_NAMES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_skew import checks, errors
-from fedjax_skew.data import client_lists, label_skew, long_tail, partition_rules
+from fedjax_skew.data import arrays, client_lists, label_skew, long_tail, partition_rules
 from fedjax_skew.data import spec as spec_lib
 
 _NO_SAMPLES = np.zeros(0, np.int32)
@@ -210,21 +210,13 @@ def _stream(seed: int, stage: int) -> np.random.Generator:
 
 
 def _check_labels(labels: Any, num_classes: int | None) -> tuple[np.ndarray, int]:
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) == 0:
-        raise ValueError(
-            f"labels is {labels.dtype} {list(labels.shape)}; integers [samples] are needed."
-        )
-    low, high = int(labels.min()), int(labels.max())
-    num_classes = high + 1 if num_classes is None else num_classes
+    labels = arrays.as_labels("labels", labels)
+    if not len(labels):
+        raise ValueError("labels is empty; at least one training sample is needed.")
+    num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
     checks.whole(1).check("num_classes", num_classes)
-    if low < 0 or high >= num_classes:
-        bad = low if low < 0 else high
-        raise ValueError(
-            f"labels hold {bad}; with num_classes={num_classes} they must be in "
-            f"0..{num_classes - 1}."
-        )
-    return labels.astype(np.int32, copy=False), int(num_classes)
+    arrays.check_labels("labels", labels, len(labels), num_classes)
+    return labels, int(num_classes)
 
 
 def _check_client_ids(client_ids: Any, labels: np.ndarray) -> np.ndarray:

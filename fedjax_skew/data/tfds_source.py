@@ -18,8 +18,9 @@ from absl import logging
 
 from fedjax_skew.checks import whole
 from fedjax_skew.data import cache, datasets, images
+from fedjax_skew.data.arrays import channel_statistics
 from fedjax_skew.data.catalog import REGISTRY
-from fedjax_skew.data.dataset import Dataset, channel_statistics
+from fedjax_skew.data.dataset import Dataset
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*)(?:/([A-Za-z0-9_.\-]+))?(?::(\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fedjax_skew.data.dataset import Dataset, channel_statistics, check_arrays, validate
+from fedjax_skew.data.arrays import channel_statistics
+from fedjax_skew.data.dataset import Dataset, check_arrays, validate
 from fedjax_skew.data.holdout import with_validation
 
 

@@ -63,6 +63,19 @@ def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch):
         prepare_data.prepare("cifar10", data_dir=tmp_path)
 
 
+def test_near_names_are_suggested_before_tensorflow_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_data.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tfds_source, "_registered", lambda name: False)
+    with pytest.raises(ValueError, match="Did you mean 'cifar10'"):
+        prepare_data.prepare("cifar11", data_dir=tmp_path)
+
+
+def test_a_missing_class_is_noticed(tmp_path, caplog):
+    make_zipped_tiny_imagenet(tmp_path)
+    prepare_data.prepare("tiny_imagenet", manual_dir=tmp_path, cache_dir=tmp_path / "cache")
+    assert "has 1 classes but the published dataset has 200" in caplog.text
+
+
 class NotFound(ValueError):
     pass
 
@@ -91,6 +104,7 @@ def fake_tfds(calls, failure=None):
 
 @pytest.fixture
 def with_tensorflow(monkeypatch):
+    monkeypatch.setattr(tfds_source, "_registered", lambda name: True)
     monkeypatch.setattr(prepare_data.importlib.util, "find_spec", lambda name: object())
     calls = []
 

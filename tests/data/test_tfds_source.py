@@ -194,6 +194,9 @@ def test_other_content_under_a_known_name_is_noticed(tmp_path, grey, caplog):
     write_dataset(tmp_path, "mnist", *grey, 10)
     datasets.load("mnist", data_dir=tmp_path, cache_dir=tmp_path / "cache")
     assert "seems to hold something else" in caplog.text
+    caplog.clear()
+    datasets.load("mnist", data_dir=tmp_path, cache_dir=tmp_path / "cache", image_size=4)
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])

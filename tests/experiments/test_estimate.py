@@ -2,9 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from experiments import cells, dry_run, estimate, flops
+from fedjax_skew.config import default_config
 from fedjax_skew.report import reference
 
 
@@ -55,6 +57,25 @@ def test_a_method_costs_what_it_adds(tmp_path):
     assert 1.4 < moon.flops / fedavg.flops < 2
     assert moon.memory > fedavg.memory  # every client keeps its last model
     assert fedavg.seconds(1e11) > fedavg.flops / 1e11
+
+
+def test_data_that_is_not_registered_is_measured_itself(tmp_path):
+    config = default_config()
+    config.dataset.name, config.dataset.path = "npz", str(tmp_path / "a.npz")
+    x, y = np.zeros((12, 5, 5, 3), np.uint8), np.arange(12) % 4
+    np.savez(config.dataset.path, x_train=x, y_train=y, x_test=x[:4], y_test=y[:4])
+    assert estimate._size(config) == (12, 4, (5, 5, 3), 4, 1)
+    config.dataset.path = ""
+    with pytest.raises(ValueError, match=r"dataset\.path"):
+        estimate.cost(config)
+
+
+def test_registered_data_is_costed_without_being_there():
+    config = default_config()
+    config.dataset.name, config.dataset.image_size = "tiny_imagenet", 32
+    assert estimate._size(config) == (100_000, 10_000, (32, 32, 3), 200, 1)
+    config.dataset.name, config.dataset.image_size = "synthetic(1,1)", 0
+    assert estimate._size(config) == (75_000, 8_500, (60,), 10, 4)
 
 
 def test_a_long_tail_leaves_fewer_samples():
