@@ -100,7 +100,7 @@ def _peer(peer: str, name: str, problem) -> Any:
         return JittedLoop(problem)
     if peer == "vmap":
         cohort = problem.info.cohort_size
-        plain = {"conv": "xla", "clients_per_chunk": cohort, "num_devices": 1}
+        plain = {"conv_impl": "xla", "clients_per_chunk": cohort, "num_devices": 1}
         return Ours(make_problem(WORKLOADS[name], **plain))
     if peer == "pfl" and name != "pfl_cnn":
         return None  # Its own benchmark is the workload for it.
@@ -165,8 +165,8 @@ def tune(name: str, turns: int) -> dict[str, float]:
     speeds: dict[str, float] = {}
     for conv in ["auto"] if name in ("mlp", "logistic") else ["patches", "xla"]:
         for chunk in (1, 2, 4, 8, 16, 32):
-            key = f"--config.clients_per_chunk={chunk} --config.conv={conv}"
-            changes = {"conv": conv, "clients_per_chunk": chunk}
+            key = f"--config.clients_per_chunk={chunk} --config.conv_impl={conv}"
+            changes = {"conv_impl": conv, "clients_per_chunk": chunk}
             problem = make_problem(WORKLOADS[name], local_epochs=0, local_steps=2, **changes)
             made[key] = Ours(problem)
             speeds |= take_turns({key: made[key]}, 1)

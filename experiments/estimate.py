@@ -71,7 +71,7 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
         samples = size.train * share * config.local_epochs * config.participation
     extra = _method(config.method, _freeze(used_hparams(config)), min(cohort, 8))
     training = 3 * forward * (samples * extra.passes + extra.server_steps * config.batch_size)
-    scored = size.test + (size.train if config.eval_train else 0)
+    scored = size.test + (size.train if config.eval_train_set else 0)
     then = build_method(config.method, used_hparams(config)).next_phase
     # A second phase trains little beside the first.
     work = training * (then.rounds if then else config.rounds)
@@ -112,7 +112,7 @@ class _Extra(NamedTuple):
 def _model(name: str, shape: tuple[int, ...], classes: int) -> tuple[float, int, int]:
     """Forward FLOPs per sample, bytes of parameters, bytes of activations per sample."""
     batch = 8
-    module = models.build(name, classes, conv="xla")
+    module = models.build(name, classes, conv_impl="xla")
     x = jax.ShapeDtypeStruct((batch, *shape), jnp.float32)
     key = jax.eval_shape(lambda: jax.random.key(0))
     variables = jax.eval_shape(functools.partial(module.init, train=False), key, x)

@@ -60,9 +60,11 @@ def default_config() -> ml_collections.ConfigDict:
     config.num_seeds = 1
     config.eval_every = 1
     config.eval_batch_size = 500
-    config.eval_train = False  # also the accuracy on the training pool
-    config.eval_clients = 10  # clients whose own models are evaluated, where a method has them
-    config.eval_local = 0  # clients evaluated before and after their local update
+    config.eval_train_set = False  # also the accuracy on the training pool
+    config.num_personal_eval_clients = (
+        10  # clients whose own models are evaluated, where a method has them
+    )
+    config.num_local_eval_clients = 0  # clients evaluated before and after their local update
     config.group_thresholds = (0, 0)  # class sizes (upper, lower); (0, 0) means thirds
     config.on_nonfinite = "stop"  # or "skip" that client, or "continue"
 
@@ -74,7 +76,7 @@ def default_config() -> ml_collections.ConfigDict:
     config.clients_per_chunk = 0  # 0 chooses by backend
     config.num_devices = 0  # 0 uses all
     config.state_placement = "device"  # or "host": where clients' kept state waits for them
-    config.conv = "auto"
+    config.conv_impl = "auto"
     config.compute_dtype = "float32"
     config.remat = False
     config.lock()
@@ -190,9 +192,9 @@ RULES = {
     "num_seeds": _whole(1, 1000),
     "eval_every": _whole(1),
     "eval_batch_size": _whole(1, 2**20),
-    "eval_train": _flag(),
-    "eval_clients": _whole(0),
-    "eval_local": _whole(0),
+    "eval_train_set": _flag(),
+    "num_personal_eval_clients": _whole(0),
+    "num_local_eval_clients": _whole(0),
     "group_thresholds": _thresholds(),
     "on_nonfinite": _choice("stop", "skip", "continue"),
     "checkpoint_every": _whole(0),
@@ -202,7 +204,7 @@ RULES = {
     "clients_per_chunk": _whole(0, 2**20),
     "num_devices": _whole(0, 2**16),
     "state_placement": _choice("device", "host"),
-    "conv": _choice("auto", "patches", "xla"),
+    "conv_impl": _choice("auto", "patches", "xla"),
     "compute_dtype": _choice("float32", "bfloat16"),
     "remat": _flag(),
 }
@@ -236,10 +238,10 @@ def check(
             f"local_epochs={config.local_epochs} and local_steps={config.local_steps}: exactly one "
             "of the two must be above 0."
         )
-    if config.eval_train and config.dataset.placement == "host":
+    if config.eval_train_set and config.dataset.placement == "host":
         raise ValueError(
-            "eval_train=True puts the training set on the device; with dataset.placement='host' it "
-            "must be False."
+            "eval_train_set=True puts the training set on the device; it must be False with "
+            "dataset.placement='host'."
         )
     if config.model not in models.names():
         raise unknown("model", config.model, models.names())

@@ -66,7 +66,7 @@ def config(row: Row) -> ml_collections.ConfigDict:
     config.weight_decay = 1e-4 if hard else 1e-5
     config.augment = "none" if mnist else "autoaugment"
     config.num_seeds = 3
-    config.eval_train = mnist
+    config.eval_train_set = mnist
     if row.partition.startswith("dirichlet"):
         minimum = ",min_size=256" if mnist else ""
         config.partition = row.partition.replace(")", f"{minimum},rounding=published)")

@@ -39,7 +39,7 @@ class JittedLoop:
     def __init__(self, problem: Problem):
         self.problem = problem
         config = problem.config.copy_and_resolve_references()
-        config.conv = "xla"
+        config.conv_impl = "xla"
         self.model = make_model(config, problem.dataset, problem.phases[0].method)
         self.params, self.stats = jax.jit(self.model.init)(
             jax.random.key(0), problem.dataset.x_train[:1]

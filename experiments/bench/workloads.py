@@ -122,7 +122,7 @@ def flops_per_sample(problem: Problem) -> float:
     from fedjax_skew.simulation.problem import make_model
 
     config = problem.config.copy_and_resolve_references()
-    config.conv = "xla"
+    config.conv_impl = "xla"
     model = make_model(config, problem.dataset, problem.phases[0].method)
     size = 64
     x, labels = problem.dataset.x_train[:size], problem.dataset.y_train[:size]

@@ -177,7 +177,7 @@ def build(
     projection: int = 0,
     head_bias: bool = True,
     norm: str = "batch",
-    conv: str = "auto",
+    conv_impl: str = "auto",
     dtype: Any = jnp.float32,
     remat: bool = False,
 ) -> nn.Module:
@@ -190,7 +190,7 @@ def build(
         head_bias: whether the head has a bias.
         norm: ``"batch"``, ``"group"`` or ``"none"``. Networks published without normalisation
             (all but the ResNets and MobileNetV2) ignore it.
-        conv: ``"patches"``, ``"xla"``, or ``"auto"`` to choose by backend.
+        conv_impl: ``"patches"``, ``"xla"``, or ``"auto"`` to choose by backend.
         dtype: type of the arithmetic, e.g. ``jnp.bfloat16``. Parameters, features and logits are
             float32 in any case.
         remat: recompute activations inside blocks in the backward pass to save memory.
@@ -202,14 +202,14 @@ def build(
         raise unknown("model", name, _MODELS)
     if norm not in NORMS:
         raise unknown("norm", norm, NORMS)
-    if conv not in CONV_IMPLS:
-        raise unknown("conv", conv, CONV_IMPLS)
+    if conv_impl not in CONV_IMPLS:
+        raise unknown("conv_impl", conv_impl, CONV_IMPLS)
     if num_classes < 1:
         raise ValueError(f"num_classes={num_classes} must be at least 1.")
     if projection < 0:
         raise ValueError(f"projection={projection} must be 0 (none) or a positive size.")
     spec = _MODELS[name]
-    options = dict(spec.options, conv=conv, dtype=dtype, remat=remat)
+    options = dict(spec.options, conv_impl=conv_impl, dtype=dtype, remat=remat)
     if spec.module is not Plain:
         options["norm"] = norm
     return Classifier(

@@ -30,7 +30,7 @@ he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 def resolve_conv(impl: str) -> str:
     """Returns ``"patches"`` or ``"xla"``; ``"auto"`` means patches on CPU and xla elsewhere."""
     if impl not in CONV_IMPLS:
-        raise unknown("conv", impl, CONV_IMPLS)
+        raise unknown("conv_impl", impl, CONV_IMPLS)
     if impl != "auto":
         return impl
     return "patches" if jax.default_backend() == "cpu" else "xla"

@@ -54,7 +54,7 @@ class Plain(nn.Module):
         dense: widths of the dense layers.
         kernel_size: side of all convolution kernels.
         padding: padding of all convolutions.
-        conv: implementation of the convolutions.
+        conv_impl: implementation of the convolutions.
         dtype: type of the arithmetic.
         remat: recompute the inside of each convolution block in the backward pass.
         conv_init: initialiser of the convolution kernels.
@@ -65,7 +65,7 @@ class Plain(nn.Module):
     dense: tuple[int, ...] = ()
     kernel_size: int = 3
     padding: Padding = "VALID"
-    conv: str = "auto"
+    conv_impl: str = "auto"
     dtype: Any = jnp.float32
     remat: bool = False
     conv_init: Any = torch_uniform
@@ -81,7 +81,7 @@ class Plain(nn.Module):
                 kernel_size=self.kernel_size,
                 pool=pool,
                 padding=self.padding,
-                impl=self.conv,
+                impl=self.conv_impl,
                 dtype=self.dtype,
                 kernel_init=self.conv_init,
                 name=f"block{n}",

@@ -25,7 +25,7 @@ class ConvNorm(nn.Module):
     strides: int = 1
     feature_group_count: int = 1
     norm: str = "batch"
-    conv: str = "auto"
+    conv_impl: str = "auto"
     dtype: Any = jnp.float32
     kernel_init: Any = he_fan_out
 
@@ -39,7 +39,7 @@ class ConvNorm(nn.Module):
             padding=self.kernel_size // 2,
             feature_group_count=self.feature_group_count,
             use_bias=self.norm == "none",
-            impl=self.conv,
+            impl=self.conv_impl,
             dtype=self.dtype,
             kernel_init=self.kernel_init,
             name="conv",
@@ -59,13 +59,13 @@ class BasicBlock(nn.Module):
     strides: int
     pad_shortcut: bool
     norm: str
-    conv: str
+    conv_impl: str
     dtype: Any
 
     @nn.compact
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Maps ``[B, H, W, C]`` to ``[B, H / strides, W / strides, features]``."""
-        options = dict(norm=self.norm, conv=self.conv, dtype=self.dtype)
+        options = dict(norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype)
         y = ConvNorm(self.features, strides=self.strides, name="conv0", **options)(x, train, where)
         y = ConvNorm(self.features, name="conv1", **options)(nn.relu(y), train, where)
         if self.strides != 1 or x.shape[-1] != self.features:
@@ -89,7 +89,7 @@ class ResNet(nn.Module):
         blocks: number of blocks in each stage.
         pad_shortcut: parameter-free shortcuts, see :class:`BasicBlock`.
         norm: ``"batch"``, ``"group"`` or ``"none"``.
-        conv: implementation of the convolutions.
+        conv_impl: implementation of the convolutions.
         dtype: type of the arithmetic.
         remat: recompute the inside of each block in the backward pass.
     """
@@ -98,7 +98,7 @@ class ResNet(nn.Module):
     blocks: int
     pad_shortcut: bool = False
     norm: str = "batch"
-    conv: str = "auto"
+    conv_impl: str = "auto"
     dtype: Any = jnp.float32
     remat: bool = False
 
@@ -106,7 +106,7 @@ class ResNet(nn.Module):
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Maps images ``[B, H, W, C]`` to features ``[B, widths[-1]]``."""
         block = nn.remat(BasicBlock, static_argnums=(2,)) if self.remat else BasicBlock
-        options = dict(norm=self.norm, conv=self.conv, dtype=self.dtype)
+        options = dict(norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype)
         x = nn.relu(ConvNorm(self.widths[0], name="stem", **options)(x, train, where))
         for stage, width in enumerate(self.widths):
             for n in range(self.blocks):
@@ -132,13 +132,15 @@ class InvertedResidual(nn.Module):
     strides: int
     expansion: int
     norm: str
-    conv: str
+    conv_impl: str
     dtype: Any
 
     @nn.compact
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Maps ``[B, H, W, C]`` to ``[B, H / strides, W / strides, features]``."""
-        options = dict(norm=self.norm, conv=self.conv, dtype=self.dtype, kernel_init=torch_uniform)
+        options = dict(
+            norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype, kernel_init=torch_uniform
+        )
         width = self.expansion * x.shape[-1]
         y = nn.relu(ConvNorm(width, 1, name="expand", **options)(x, train, where))
         depthwise = ConvNorm(
@@ -158,14 +160,14 @@ class MobileNetV2(nn.Module):
 
     Attributes:
         norm: ``"batch"``, ``"group"`` or ``"none"``.
-        conv: implementation of the convolutions.
+        conv_impl: implementation of the convolutions.
         dtype: type of the arithmetic.
         remat: recompute the inside of each block in the backward pass.
         stages: ``(expansion, features, blocks, stride of the first block)``.
     """
 
     norm: str = "batch"
-    conv: str = "auto"
+    conv_impl: str = "auto"
     dtype: Any = jnp.float32
     remat: bool = False
     stages: tuple[tuple[int, int, int, int], ...] = (
@@ -182,7 +184,7 @@ class MobileNetV2(nn.Module):
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Maps images ``[B, H, W, C]`` to features ``[B, 1280]``."""
         block = nn.remat(InvertedResidual, static_argnums=(2,)) if self.remat else InvertedResidual
-        options = dict(norm=self.norm, conv=self.conv, dtype=self.dtype)
+        options = dict(norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype)
         outer = dict(kernel_init=torch_uniform, **options)
         x = nn.relu(ConvNorm(32, name="stem", **outer)(x, train, where))
         for stage, (expansion, features, blocks, strides) in enumerate(self.stages):

@@ -210,7 +210,7 @@ class _Run:
             line["train_accuracy"] = classification.accuracy(np.asarray(train[0].confusion))
         if programs.clients:
             own = programs.clients(state).confusion
-            counts = self.class_counts[:, some_clients(self.problem, "eval_clients")]
+            counts = self.class_counts[:, some_clients(self.problem, "num_personal_eval_clients")]
             line |= summary.personal_columns(np.asarray(own), counts)
         if programs.local:
             found = programs.local(state)
@@ -218,7 +218,7 @@ class _Run:
                 np.asarray(found.before.confusion),
                 np.asarray(found.after.confusion),
                 np.asarray(found.deviating),
-                self.class_counts[:, some_clients(self.problem, "eval_local")],
+                self.class_counts[:, some_clients(self.problem, "num_local_eval_clients")],
             )
         line |= {
             "train_loss": report.loss[-1],

@@ -155,7 +155,7 @@ def make_model(
             projection=method.projection,
             head_bias=method.head_bias,
             norm="group" if config.batch_norm == "group" else "batch",
-            conv=config.conv,
+            conv_impl=config.conv_impl,
             dtype=dtype,
             remat=config.remat,
         )

@@ -35,8 +35,8 @@ class Programs(NamedTuple):
     Attributes:
         rounds: ``(state, until) -> (state, reports)``; the state that goes in is used up.
         scores: ``(state, final) -> Scores`` of the test set, and of the training set if wanted.
-        clients: own models of the clients ``some_clients(problem, "eval_clients")``, or None.
-        local: the clients ``some_clients(problem, "eval_local")`` around a local update, or None.
+        clients: scores of clients' own models, if ``num_personal_eval_clients`` asks for them.
+        local: scores around a local update, if ``num_local_eval_clients`` asks for them.
     """
 
     rounds: Callable[[State, int], tuple[State, RoundReport]]
@@ -50,7 +50,7 @@ def device_arrays(problem: Problem) -> Arrays:
     config, dataset = problem.config, problem.dataset
     mesh = problem.phases[0].spec.mesh
     sets = [(dataset.x_test, dataset.y_test)]
-    if config.eval_train:
+    if config.eval_train_set:
         sets.append((dataset.x_train, dataset.y_train))
     size = config.eval_batch_size
     tests = tuple(batches(x, labels, size, mesh.devices.size) for x, labels in sets)
@@ -70,11 +70,11 @@ def compile_phase(problem: Problem, phase: Phase, state: State, arrays: Arrays) 
     """Compiles rounds and evaluation for states like ``state``."""
     config = problem.config
     clients = local = None
-    if phase.method.personal and config.eval_clients:
-        who = some_clients(problem, "eval_clients")
+    if phase.method.personal and config.num_personal_eval_clients:
+        who = some_clients(problem, "num_personal_eval_clients")
         clients = _look(evaluate_clients, problem, phase.spec, arrays, who)
-    if config.eval_local:
-        who = some_clients(problem, "eval_local")
+    if config.num_local_eval_clients:
+        who = some_clients(problem, "num_local_eval_clients")
         local = _look(local_scores, problem, phase.spec, arrays, who)
     scores = _scores(phase.spec, state, arrays)
     return Programs(compile_rounds(problem, phase, state, arrays), scores, clients, local)

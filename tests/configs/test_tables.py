@@ -109,7 +109,7 @@ def test_fedvls_runs_as_stated(all_runs):
     mnist = only(all_runs, "fedvls/table1", "method=fedvls,dataset=mnist,beta=0.05")
     assert (mnist.model, mnist.rounds, mnist.local_epochs) == ("mlp", 50, 5)
     assert mnist.partition == "dirichlet(beta=0.05,min_size=256,rounding=published)"
-    assert mnist.eval_train and mnist.drop_last and not mnist.keep_momentum
+    assert mnist.eval_train_set and mnist.drop_last and not mnist.keep_momentum
     assert mnist.augment == "none"
     assert (mnist.hparams.fedvls.lam, mnist.weight_decay) == (0.1, 1e-5)
     c100 = only(all_runs, "fedvls/table1", "method=fedvls,dataset=cifar100,beta=0.5")

@@ -93,7 +93,7 @@ def run(tiny_config, blobs):
             "momentum": 0.5,
             "keep_momentum": True,
             "eval_every": 2,
-            "eval_clients": 2,
+            "num_personal_eval_clients": 2,
         }
         config = tiny_config(**{**fields, **changes})
         train_and_evaluate(config, workdir, dataset=blobs, method=everything(), progress=False)

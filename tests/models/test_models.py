@@ -127,7 +127,7 @@ def test_head_bias_can_be_dropped():
 
 @pytest.mark.parametrize("kind", ["plain", "residual"])
 def test_stacked_models_equal_a_loop_over_models(kind):
-    model, _, x = _setup(kind, 4, conv="patches")
+    model, _, x = _setup(kind, 4, conv_impl="patches")
     keys = jax.random.split(jax.random.key(2), 2)
     stacked = _jit(jax.vmap(lambda k: model.init(k, x, train=False)))(keys)
     inputs = jax.random.normal(jax.random.key(3), (2, *x.shape))
@@ -167,8 +167,8 @@ def test_a_batch_without_valid_rows_gives_zero_finite_gradients():
     [("plain", {}), ("residual", {}), ("residual", {"pad_shortcut": True}), ("mobile", {})],
 )
 def test_implementations_and_remat_agree(kind, options):
-    reference, variables, x = _setup(kind, 4, conv="xla", **options)
-    others = [_small(kind, conv="patches", remat=remat, **options) for remat in (False, True)]
+    reference, variables, x = _setup(kind, 4, conv_impl="xla", **options)
+    others = [_small(kind, conv_impl="patches", remat=remat, **options) for remat in (False, True)]
     expected, *results = _jit(lambda v: [_loss(m, v, x) for m in (reference, *others)])(variables)
     for actual in results:
         _close(actual, expected)
@@ -222,7 +222,7 @@ def test_networks_without_normalisation_ignore_the_option():
     [
         (dict(name="resnet9"), "model='resnet9' is unknown.*Did you mean 'resnet"),
         (dict(norm="layer"), "norm='layer' is unknown"),
-        (dict(conv="fft"), "conv='fft' is unknown"),
+        (dict(conv_impl="fft"), "conv_impl='fft' is unknown"),
         (dict(num_classes=0), "num_classes=0"),
         (dict(projection=-1), "projection=-1"),
     ],

@@ -45,8 +45,8 @@ def config(tiny_config):
 def whole(config, blobs, tmp_path_factory):
     """An uninterrupted run with every output switched on."""
     config = config.copy_and_resolve_references()
-    config.tensorboard = config.figures = config.eval_train = True
-    config.eval_local = 2
+    config.tensorboard = config.figures = config.eval_train_set = True
+    config.num_local_eval_clients = 2
     workdir = tmp_path_factory.mktemp("whole")
     train_and_evaluate(config, workdir, dataset=blobs, progress=False)
     return workdir
@@ -102,7 +102,7 @@ def test_the_directory_holds_everything(whole):
 def test_a_finished_run_returns_at_once(whole, config, blobs, monkeypatch):
     monkeypatch.setattr(train._Run, "run", lambda self: pytest.fail("ran again"))
     config = config.copy_and_resolve_references()
-    config.tensorboard = config.figures = config.eval_train = True
+    config.tensorboard = config.figures = config.eval_train_set = True
     again = train_and_evaluate(config, whole, dataset=blobs, progress=False)
     assert again["resumed_finished"] and again["status"] == "finished"
 
