@@ -72,6 +72,11 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"configs.{name.replace('/', '.')}")
 
 
+def recipe(name: str) -> ModuleType:
+    """``configs/<paper>/recipe.py`` of a table or figure."""
+    return importlib.import_module(f"configs.{name.partition('/')[0]}.recipe")
+
+
 def title(name: str) -> str:
     """``"FedVLS Table 1"`` or ``"FedVLS Figure 1"``."""
     return module(name).FIGURE.title if name in figures.names() else reference.title(name)
@@ -104,13 +109,13 @@ def plan(
     """
     if scale not in scale_rules.SCALES:
         raise errors.unknown("scale", scale, scale_rules.SCALES)
-    source, shrink = module(name), scale_rules.scaled
+    source, shrunk = module(name), scale_rules.scaled
     if name in figures.names():
-        shrink = scale_rules.scaled_figure
+        shrunk = scale_rules.scaled_figure
         only = only or (source.FIGURE.smoke if scale == "smoke" else "")
     found = []
     for run in tables.select(source.runs(), tables.parse(only)):
-        config = shrink(run.config, scale)
+        config = shrunk(run.config, scale, recipe(name).shrink)
         if seeds:
             config.num_seeds = seeds
         if rounds:
@@ -139,22 +144,22 @@ def _seeds(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]
 
 def build_table(table: str, cells: Sequence[Cell]) -> list[Table]:
     """The table with whatever is finished, and a second one where the paper scored its own data."""
-    recipe = importlib.import_module(f"configs.{table.partition('/')[0]}.recipe")
+    rules = recipe(table)
     entries = [collect.Entry(cell.run.rows, cell.record()) for cell in cells]
-    which = {recipe.measured(row)[1] for cell in cells for row in cell.run.rows}
+    which = {rules.measured(row)[1] for cell in cells for row in cell.run.rows}
     made = collect.table(
         table,
         entries,
-        recipe.measured,
-        reported=which.pop() if len(which) == 1 else recipe.REPORTED,
+        rules.measured,
+        reported=which.pop() if len(which) == 1 else rules.REPORTED,
         row_marks=_marks(cells),
         scaled=scaled_sentences(cells),
         footnotes=(
-            *_chosen(table, recipe.UNSTATED),
+            *_chosen(table, rules.UNSTATED),
             *machines(entry.record for entry in entries),
         ),
     )
-    second = collect.held_out(made, entries, recipe.measured)
+    second = collect.held_out(made, entries, rules.measured)
     return [made, second] if second else [made]
 
 

@@ -1,7 +1,7 @@
 """Making a configuration smaller, and saying what is smaller."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ml_collections
@@ -9,39 +9,36 @@ import ml_collections
 from configs import tables
 from configs.common import finish
 from fedjax_skew.config import lookup, used_hparams
-from fedjax_skew.data import datasets
 
 SCALES = ("full", "cpu", "smoke")
-# Models that a CPU trains in minutes at the papers' full recipes, and those it trains in hours.
-_SMALL_MODELS = ("logistic", "mlp")
-_MEDIUM_MODELS = ("fedavg_cnn", "simple_cnn", "tfcnn", "pfl_cnn", "resnet8_w16")
-_MEDIUM_IMAGE = 32  # Pixels per side that a CPU can train on.
 
 
-def scaled(config: ml_collections.ConfigDict, scale: str) -> ml_collections.ConfigDict:
+def scaled(
+    config: ml_collections.ConfigDict,
+    scale: str,
+    shrink: Callable[[ml_collections.ConfigDict], None],
+) -> ml_collections.ConfigDict:
     """A copy of a configuration at a scale.
 
-    ``cpu`` fits two cores: small models stay as they are; CNNs get one seed, at most 200 rounds and
-    one local epoch; larger networks also become a ResNet-8 of width 16, with at most 50 rounds.
+    Args:
+        config: the paper's recipe.
+        scale: ``full``; ``cpu``, which fits two cores; or ``smoke``, which takes seconds.
+        shrink: what ``cpu`` changes in place: a smaller network, and as
+            few other changes as possible.
     """
     config = config.copy_and_resolve_references()
     if scale == "smoke":
         return finish(config, "smoke")
-    if scale == "cpu" and config.model not in _SMALL_MODELS:
-        medium = config.model in _MEDIUM_MODELS
-        config.num_seeds = 1
-        config.local_epochs = min(config.local_epochs, 1)
-        config.rounds = min(config.rounds, 200 if medium else 50)
-        config.eval_every = max(config.eval_every, 5)
-        if not medium:
-            config.model = "resnet8_w16"
-            info = datasets.find(config.dataset.name)
-            if info is not None and info.shape[:1] > (_MEDIUM_IMAGE,):
-                config.dataset.image_size = _MEDIUM_IMAGE
+    if scale == "cpu":
+        shrink(config)
     return config
 
 
-def scaled_figure(config: ml_collections.ConfigDict, scale: str) -> ml_collections.ConfigDict:
+def scaled_figure(
+    config: ml_collections.ConfigDict,
+    scale: str,
+    shrink: Callable[[ml_collections.ConfigDict], None],
+) -> ml_collections.ConfigDict:
     """A copy of a figure's configuration at a scale.
 
     ``smoke`` keeps methods, partition, clients and what the figure varies, so that the picture has
@@ -49,7 +46,7 @@ def scaled_figure(config: ml_collections.ConfigDict, scale: str) -> ml_collectio
     most 32 samples in place of an epoch. Data without images stays.
     """
     if scale != "smoke":
-        return scaled(config, scale)
+        return scaled(config, scale, shrink)
     config = config.copy_and_resolve_references()
     if not config.dataset.name.startswith("synthetic"):
         config.dataset.name, config.dataset.image_size = "mnist", 0

@@ -11,8 +11,10 @@ Chosen here, because the paper does not say:
 
 - Skews: alpha 8, 6, 4, 2 (those of Table 2) and beta 1, 0.5, 0.3, 0.2; the caption names alpha=2
   and beta=0.2 only.
-- Everything else as in Tables 1 and 2.
+- Everything else as in Table 2, whose FedAvg at alpha=2 fits the drop of 26.07 points in the text.
 """
+
+import functools
 
 import ml_collections
 
@@ -33,7 +35,7 @@ FIGURE = figures.Figure(
         figures.show("fedavg", "cifar10", "unstated", partition, panel=label)
         for partition, label in _SKEWS.items()
     ),
-    recipe=recipe.config,
+    recipe=functools.partial(recipe.config, local_epochs=5),
     options={"which": recipe.REPORTED, "xlabel": "label skew (smaller α or β: stronger)"},
     smoke="partition=iid,quantity(alpha=8),quantity(alpha=2),dirichlet(beta=1.0),dirichlet(beta=0.2)",
 )

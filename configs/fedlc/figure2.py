@@ -10,7 +10,7 @@ The whole figure, and one of its runs::
 Chosen here, because the paper does not say:
 
 - Partition: Dirichlet(0.3) over five clients.
-- Method: FedAvg after 400 rounds, as in the text; local epochs: 5, as in the tables.
+- Method: FedAvg after 400 rounds, as in the text; local epochs: 1, as in Table 1.
 - The first seed is shown; one is trained.
 """
 

@@ -7,6 +7,8 @@ The whole table, and one cell of it::
         '--config=configs/fedlc/table4.py:method=fedlc,partition=synthetic(1,1)'
 """
 
+import functools
+
 import ml_collections
 
 from configs import tables
@@ -16,7 +18,7 @@ TABLE = "fedlc/table4"
 
 
 def runs() -> list[tables.Run]:
-    return tables.runs(TABLE, recipe.config)
+    return tables.runs(TABLE, functools.partial(recipe.config, local_epochs=5))
 
 
 def get_config(arg: str = "") -> ml_collections.ConfigDict:

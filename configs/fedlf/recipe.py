@@ -4,7 +4,7 @@ import re
 
 import ml_collections
 
-from configs import tables
+from configs import scale, tables
 from fedjax_skew.report.reference import Row
 
 REPORTED = "last"
@@ -60,6 +60,12 @@ def config(row: Row) -> ml_collections.ConfigDict:
         own = {"lam": lam, "gamma": gamma, "alpha": 0.25, "tau": 100.0}
         tables.set_hparams(config, fedlf=own)
     return config
+
+
+def shrink(config: ml_collections.ConfigDict) -> None:
+    """Fits a configuration to two cores: a small network."""
+    scale.use_model(config, "simple_cnn")
+    config.num_seeds = 2
 
 
 def measured(row: Row) -> tuple[str, str]:

@@ -48,7 +48,7 @@ def test_sentences_name_the_data_sets_they_are_about(tmp_path):
     only = "method=fedavg,beta=0.5,dataset=mnist,cifar10"
     chosen = cells.plan("fedvls/table1", tmp_path, only=only, scale="cpu")
     sentences = cells.scaled_sentences(chosen)
-    assert "model: resnet8_w16 instead of mobilenet_v2 (cifar10)." in sentences
+    assert "model: simple_cnn instead of mobilenet_v2 (cifar10)." in sentences
     assert not any("mnist" in sentence for sentence in sentences)
 
 
