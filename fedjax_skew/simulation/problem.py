@@ -111,13 +111,12 @@ def load_dataset(config: ml_collections.ConfigDict, name: str = "") -> Dataset:
     name = name or config.dataset.name
     options = {
         option: config.dataset[option]
-        for option in ("image_size", "num_classes", "synsets")
+        for option in ("path", "image_size", "num_classes", "synsets")
         if config.dataset[option] and name == config.dataset.name
     }
     return datasets.load(
         name,
         data_dir=config.dataset.data_dir or None,
-        path=config.dataset.path or None,
         seed=config.dataset.seed,
         num_clients=config.num_clients,
         **options,

@@ -208,7 +208,7 @@ def test_real_records_equal_what_tfds_decodes(name):
     builder = tfds.builder_from_directory(folders[-1].parent)
     raw = builder.as_data_source(split="test[:300]", decoders={"image": tfds.decode.SkipDecoding()})
     x, y = tfds_source._read_split(
-        raw, ("image", "label"), builder.info.features["image"].shape, None
+        name, raw, ("image", "label"), builder.info.features["image"].shape, None
     )
     decoded = builder.as_data_source(split="test[:300]")
     for index in (0, 7, 299):
