@@ -19,7 +19,7 @@ from experiments import scale as scale_rules
 from fedjax_skew import errors, methods
 from fedjax_skew.config import used_hparams
 from fedjax_skew.report import collect, reference, store
-from fedjax_skew.report.tables import Table
+from fedjax_skew.report.result_table import Table
 from fedjax_skew.runs import rundir
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from experiments import figure_analyses as analyses
 from experiments.cells import Cell
 from fedjax_skew.metrics import classification, skew
-from fedjax_skew.report import bars, figures, heatmaps, names
+from fedjax_skew.report import bars, heatmaps, lines, names
 from fedjax_skew.report.reference import Row
 from fedjax_skew.report.store import Record
 
@@ -38,7 +38,7 @@ class Item(NamedTuple):
 def partitions(items: Sequence[Item], *, columns: int = 3) -> Drawings:
     """Samples by class and client, one panel a partition. Needs no training."""
     found = {item.panel: analyses.class_counts(item.cell) for item in items}
-    return {"": heatmaps.partition_heatmaps(found, columns=columns)}
+    return {"": heatmaps.partitions(found, columns=columns)}
 
 
 def curves(items: Sequence[Item], *, columns: int = 2) -> Drawings:
@@ -47,7 +47,7 @@ def curves(items: Sequence[Item], *, columns: int = 2) -> Drawings:
     for item in items:
         rounds, values = item.record.curve("accuracy")
         panels.setdefault(item.panel, {})[item.row.row] = rounds, 100 * np.asarray(values)
-    return {"": figures.curves(panels, columns=columns)}
+    return {"": lines.curves(panels, columns=columns)}
 
 
 def sensitivity(
@@ -66,7 +66,7 @@ def sensitivity(
         for panel, series in panels.items()
     }
     label = f"test accuracy (%)\n{names.reported_briefly(which)}"
-    return {"": figures.sensitivity(drawn, columns=columns, log=log, ylabel=label)}
+    return {"": lines.sensitivity(drawn, columns=columns, log=log, ylabel=label)}
 
 
 def accuracy_bars(items: Sequence[Item], *, which: str, xlabel: str) -> Drawings:
@@ -117,7 +117,7 @@ def confusion(items: Sequence[Item], *, client: int) -> Drawings:
     found = analyses.local_update(items[0].cell)
     client = min(client, found["class_counts"].shape[1] - 1)
     roles = skew.class_roles(found["class_counts"][0, client])
-    drawn = heatmaps.confusion_matrix(
+    drawn = heatmaps.confusion(
         found["after"][0, client], title=f"client {client}, {items[0].row.row}", roles=roles
     )
     return {"": drawn}
@@ -128,8 +128,8 @@ def tsne(items: Sequence[Item], *, per_class: int = 60) -> Drawings:
     panels = {}
     for item in items:
         found = analyses.features(item.cell, per_class=per_class)
-        panels[item.row.row] = figures.tsne(found["features"]), found["labels"]
-    return {"": figures.scatter(panels, label="class")}
+        panels[item.row.row] = lines.tsne(found["features"]), found["labels"]
+    return {"": lines.scatter(panels, label="class")}
 
 
 def local_tsne(
@@ -155,9 +155,9 @@ def local_tsne(
             cell, client=client, method=method, local_epochs=local_epochs, per_class=per_class
         )
         mine = np.isin(found["labels"], classes)
-        points = figures.tsne(found["features"][mine])
+        points = lines.tsne(found["features"][mine])
         panels[names.method(method)] = points, found["labels"][mine]
-    return {"": figures.scatter(panels, class_names=named, label="class (training samples)")}
+    return {"": lines.scatter(panels, class_names=named, label="class (training samples)")}
 
 
 def nearest_client(class_counts: np.ndarray, like: tuple[int, int]) -> tuple[int, list[int]]:

@@ -17,9 +17,9 @@ from configs.fedlc import recipe
 from experiments import app
 from experiments.cells import Cell, scaled_sentences
 from experiments.executor import run_cell
-from fedjax_skew.report import collect, figures, names, reference, style
+from fedjax_skew.report import collect, lines, names, reference, style
 from fedjax_skew.report.reference import Header
-from fedjax_skew.report.tables import Table
+from fedjax_skew.report.result_table import Table
 
 _NOTES = (
     "FedLC: a class that a client lacks counts as one sample (hparams.fedlc.min_count=1); the "
@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> None:
     drawn = curves(chosen)
     if drawn:
         stem = pathlib.Path(values.workdir) / "curves"
-        png, _ = style.save(figures.curves({"Synthetic(1,1)": drawn}), stem)
+        png, _ = style.save(lines.curves({"Synthetic(1,1)": drawn}), stem)
         print(f"Table and curves are in {values.workdir}/table.md and {png}.")
 
 

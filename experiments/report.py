@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from experiments import app
-from fedjax_skew.report import html, store
+from fedjax_skew.report import page, store
 from fedjax_skew.runs import rundir
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory with runs anywhere below it.")
@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
     records = store.find(workdir)
     output = pathlib.Path(_OUTPUT.value or workdir / "report.html")
     output.parent.mkdir(parents=True, exist_ok=True)
-    rundir.write_text(output, html.page(records, _TITLE.value or workdir.resolve().name))
+    rundir.write_text(output, page.page(records, _TITLE.value or workdir.resolve().name))
     print(f"{len(records)} runs in {output} ({output.stat().st_size / 1e6:.1f} MB)")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedjax_skew.metrics import curves
-from fedjax_skew.report import names, reference, render, tables
+from fedjax_skew.report import names, reference, render, result_table
 from fedjax_skew.report.reference import Header, Row
+from fedjax_skew.report.result_table import Cell, Table
 from fedjax_skew.report.store import Record
-from fedjax_skew.report.tables import Cell, Table
 
 Measured = Callable[[Row], tuple[str, str]]
 
@@ -82,7 +82,7 @@ def table(
     """
     found = cells(entries, measured)
     printed = {(row.row, row.column) for row in reference.load(name)}
-    made = tables.paper_table(
+    made = result_table.paper_table(
         name,
         {key: cell for key, cell in found.items() if key in printed},
         reported=reported,

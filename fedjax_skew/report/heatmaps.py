@@ -1,4 +1,4 @@
-"""Figures made of coloured matrices: partitions, confusion matrices, pairs to compare."""
+"""Figures made of coloured matrices: partitions and confusion matrices."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,9 @@ _MANY_CLIENTS = 400
 _MOST_NUMBERS = 220  # cells that still have room for a number
 
 
-def partition_heatmap(class_counts: Array, *, title: str = "", **options: Any) -> "Figure":
-    """Samples per class and client of one partition; see ``partition_heatmaps``."""
-    return partition_heatmaps({title: class_counts}, **options)
-
-
 @style.styled
-def partition_heatmaps(
-    partitions: Mapping[str, Array], *, class_names: Sequence[str] = (), columns: int = 3
+def partitions(
+    class_counts: Mapping[str, Array], *, class_names: Sequence[str] = (), columns: int = 3
 ) -> "Figure":
     """Samples per class (upwards) and client (sideways), one panel a partition, one colour scale.
 
@@ -32,11 +27,11 @@ def partition_heatmaps(
     mixture of single clients, which averaging would hide; the axis says so.
 
     Args:
-        partitions: ``class_counts [K, C]`` by title.
+        class_counts: ``[K, C]`` by title.
         class_names: names for the classes; ids when left out.
         columns: most panels side by side.
     """
-    counts = {title: np.asarray(matrix) for title, matrix in partitions.items()}
+    counts = {title: np.asarray(matrix) for title, matrix in class_counts.items()}
     largest = max(matrix.max(initial=1) for matrix in counts.values())
     tall = max(matrix.shape[1] for matrix in counts.values())
     height = float(np.clip(0.22 * tall + 0.8, 1.8, 3.6))
@@ -64,8 +59,8 @@ def partition_heatmaps(
 
 
 @style.styled
-def confusion_matrix(
-    confusion: Array,
+def confusion(
+    counts: Array,
     *,
     title: str = "",
     class_names: Sequence[str] = (),
@@ -74,14 +69,14 @@ def confusion_matrix(
     """A confusion matrix in percent of the true class.
 
     Args:
-        confusion: counts ``[C, C]``, rows are true classes.
+        counts: ``[C, C]``, rows are true classes.
         title: the panel's title.
         class_names: names for the classes; ids when left out.
         roles: masks of majority, minority and vacant classes, bool ``[3, C]`` (one client's
             ``skew.class_roles``); minority and vacant classes are then marked beside the axis.
     """
-    confusion = np.asarray(confusion, np.float64)
-    percent = 100 * confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
+    counts = np.asarray(counts, np.float64)
+    percent = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
     size = len(percent)
     side = float(np.clip(0.34 * size + 1.0, 2.8, 5.2))
     figure, (axis,) = style.panels(1, columns=1, height=side, width=side + 0.7)
@@ -100,48 +95,6 @@ def confusion_matrix(
     if max(map(len, names)) > 3:
         axis.tick_params(axis="x", labelrotation=90)
     _colorbar(figure, image, axis, "% of the true class")
-    return figure
-
-
-@style.styled
-def matrices(
-    panels: Mapping[str, Array],
-    *,
-    xlabel: str = "",
-    ylabel: str = "",
-    label: str = "",
-    x_names: Sequence[str] = (),
-    y_names: Sequence[str] = (),
-    decimals: int = 1,
-    columns: int = 2,
-) -> "Figure":
-    """Matrices side by side on one colour scale, for example before and after.
-
-    Args:
-        panels: matrix ``[Y, X]`` by title.
-        xlabel: name of the second index.
-        ylabel: name of the first index.
-        label: what the numbers are, for the colour bar.
-        x_names: names along the second index; ids when left out.
-        y_names: names along the first index; ids when left out.
-        decimals: digits of the numbers written into small matrices.
-        columns: most panels side by side.
-    """
-    values = {title: np.asarray(matrix, np.float64) for title, matrix in panels.items()}
-    low = min(np.nanmin(matrix) for matrix in values.values())
-    high = max(np.nanmax(matrix) for matrix in values.values())
-    tall = max(len(matrix) for matrix in values.values())
-    height = float(np.clip(0.24 * tall + 0.8, 1.8, 3.6))
-    figure, axes = style.panels(len(values), columns=columns, height=height)
-    for axis, (title, matrix) in zip(axes, values.items(), strict=True):
-        image = _draw(axis, matrix, vmin=low, vmax=high)
-        if matrix.size <= _MOST_NUMBERS // min(columns, len(values)):
-            _write(axis, matrix, high, f"{{:.{decimals}f}}", low=low)
-        axis.set(title=title, xlabel=xlabel)
-        _ticks(axis.xaxis, matrix.shape[1], x_names)
-        _ticks(axis.yaxis, len(matrix), y_names)
-    style.label_outer(axes, ylabel)
-    _colorbar(figure, image, axes, label)
     return figure
 
 

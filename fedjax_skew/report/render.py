@@ -1,6 +1,6 @@
 """Result tables as markdown, CSV and LaTeX.
 
-Pure functions from a ``tables.Table`` to a string. All three carry the same facts: mean and
+Pure functions from a ``result_table.Table`` to a string. All three carry the same facts: mean and
 standard deviation, the number of seeds, what is reported, the paper's number and the gap, rank
 agreement with the paper, failures with their reason, what was scaled down, and footnotes.
 """
@@ -10,8 +10,8 @@ import io
 import itertools
 import re
 
-from fedjax_skew.report import tables, wording
-from fedjax_skew.report.tables import Table
+from fedjax_skew.report import result_table, wording
+from fedjax_skew.report.result_table import Table
 
 _MARKDOWN = re.compile(r"([\\`*_|<>\[\]#~$])")
 _CSV_COLUMNS = [
@@ -63,7 +63,7 @@ def to_markdown(table: Table) -> str:
     if table.caption:
         lines += [escape_markdown(table.caption), ""]
     lines += [_pipe(["Method", *heads]), _pipe([":--", *["--:"] * len(heads)])]
-    places = {column.key: tables.places(table, column) for column in table.columns}
+    places = {column.key: result_table.places(table, column) for column in table.columns}
     for row in table.rows:
         method = escape_markdown(wording.header(row))
         entries = [marked(method, table.row_marks.get(row.key, ()))]
@@ -99,8 +99,8 @@ def to_csv(table: Table) -> str:
     writer.writerow(_CSV_COLUMNS)
     footnotes = " ".join(table.footnotes)
     for column in table.columns:
-        places = tables.places(table, column)
-        spearman, methods = tables.agreement(table, column)
+        places = result_table.places(table, column)
+        spearman, methods = result_table.agreement(table, column)
         for row in table.rows:
             cell = table.cell(row, column)
             numbers = [cell.paper, cell.paper_std, cell.gap, places.get(row.key), spearman, methods]
@@ -153,7 +153,7 @@ def to_latex(table: Table, *, label: str = "") -> str:
         *_latex_head(table),
         r"\midrule",
     ]
-    places = {column.key: tables.places(table, column) for column in table.columns}
+    places = {column.key: result_table.places(table, column) for column in table.columns}
     for row in table.rows:
         method = escape_latex(wording.header(row))
         ours = [marked(method, table.row_marks.get(row.key, ()))]

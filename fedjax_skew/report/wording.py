@@ -1,8 +1,8 @@
 """The words and numbers that all renderings of a table share."""
 
-from fedjax_skew.report import names, tables
+from fedjax_skew.report import names, result_table
 from fedjax_skew.report.reference import Header
-from fedjax_skew.report.tables import Cell, Table
+from fedjax_skew.report.result_table import Cell, Table
 
 NOT_RUN = "--"
 
@@ -36,7 +36,7 @@ def mean(cell: Cell, column: Header) -> str:
 def spread(cell: Cell, column: Header, table: Table) -> str:
     """Standard deviation, and the number of seeds where it is not the usual one."""
     words = [] if cell.std is None else [f"± {cell.std:.{column.decimals}f}"]
-    if cell.values and len(cell.values) != tables.seed_counts(table)[-1]:
+    if cell.values and len(cell.values) != result_table.seed_counts(table)[-1]:
         words.append(f"n={len(cell.values)}")
     return " ".join(words)
 
@@ -64,7 +64,7 @@ def has_paper(table: Table) -> bool:
 
 def agreement(table: Table, column: Header) -> str:
     """Rank agreement of a column with the paper."""
-    spearman, methods = tables.agreement(table, column)
+    spearman, methods = result_table.agreement(table, column)
     return NOT_RUN if spearman is None else f"{spearman:.2f} (n={methods})"
 
 
@@ -75,7 +75,7 @@ def legend(table: Table, paper_place: str) -> list[str]:
         table: the table.
         paper_place: where the rendering puts the paper's numbers, ``"In brackets"``.
     """
-    counts = tables.seed_counts(table)
+    counts = result_table.seed_counts(table)
     fewer = ", or over all of fewer" if table.reported == "mean_last_50" else ""
     sentences = [f"Measured: {names.reported(table.reported)}{fewer}."]
     if counts:
@@ -88,6 +88,6 @@ def legend(table: Table, paper_place: str) -> list[str]:
             sentences.append(f"Paper: {names.reported(table.paper_reported)}.")
         sentences.append(f"{paper_place}: the paper's number and measured minus paper.")
         sentences.append("Spearman: agreement of the order of the n methods with the paper's.")
-    if any(tables.places(table, column) for column in table.columns):
+    if any(result_table.places(table, column) for column in table.columns):
         sentences.append("Bold: best measured mean of a column; underlined: second best.")
     return sentences

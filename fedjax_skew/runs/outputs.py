@@ -23,7 +23,7 @@ def write_partition(workdir: pathlib.Path, class_counts: np.ndarray, figure: boo
         return
     from fedjax_skew.report import heatmaps, style
 
-    style.save(heatmaps.partition_heatmap(class_counts), path.with_suffix(""))
+    style.save(heatmaps.partitions({"": class_counts}), path.with_suffix(""))
 
 
 @contextlib.contextmanager

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from fedjax_skew.report import reference, render, tables
+from fedjax_skew.report import reference, render, result_table
 from fedjax_skew.report.reference import Header
-from fedjax_skew.report.tables import Cell, Table
+from fedjax_skew.report.result_table import Cell, Table
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_latex_of_every_paper_table_is_well_formed(name):
     measured = {
         (row.row, row.column): Cell((row.value, row.value + 1)) for row in reference.load(name)
     }
-    table = tables.paper_table(name, measured)
+    table = result_table.paper_table(name, measured)
     text = render.to_latex(table)
     width = len(table.columns)
     assert rf"\begin{{tabular}}{{l{'c' * width}}}" in text
@@ -135,9 +135,9 @@ def test_latex_of_every_paper_table_is_well_formed(name):
 @pytest.mark.parametrize("name", reference.table_names())
 def test_measuring_the_papers_own_numbers_agrees_fully(name):
     measured = {(row.row, row.column): Cell((row.value,)) for row in reference.load(name)}
-    table = tables.paper_table(name, measured)
+    table = result_table.paper_table(name, measured)
     for column in table.columns:
-        spearman, methods = tables.agreement(table, column)
+        spearman, methods = result_table.agreement(table, column)
         assert methods == len(table.rows)
         assert spearman == pytest.approx(1)
     text = render.to_markdown(table)

@@ -78,7 +78,7 @@ def page(records: Sequence[Record], title: str = "Runs") -> str:
     body = [_summary(runs)]
     for place, (problem, members) in enumerate(groups.items()):
         body.append(_group(place, problem, members))
-    template = importlib.resources.files("fedjax_skew.report") / "templates" / "report.html"
+    template = importlib.resources.files("fedjax_skew.report") / "templates" / "page.html"
     return string.Template(template.read_text(encoding="utf-8")).substitute(
         title=html.escape(title), intro=html.escape(intro), body="\n".join(body)
     )

@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from fedjax_skew.report import html as report
+from fedjax_skew.report import page as report
 from fedjax_skew.report import store, svg
 
 EVIL = "<script>alert(1)</script>\"'&"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedjax_skew.metrics import skew
-from fedjax_skew.report import bars, figures, heatmaps, style
+from fedjax_skew.report import bars, heatmaps, lines, style
 
 pytest.importorskip("matplotlib")
 
@@ -34,7 +34,7 @@ def test_looks_differ_even_without_colour():
 
 def test_partition_shows_counts_of_few_clients_and_leaves_vacant_cells_white():
     counts = np.array([[5, 0, 1], [0, 7, 0]])
-    figure = heatmaps.partition_heatmap(counts, title="two clients", class_names=("a", "b", "c"))
+    figure = heatmaps.partitions({"two clients": counts}, class_names=("a", "b", "c"))
     figure.draw_without_rendering()
     axis = figure.axes[0]
     assert sorted(texts(axis)) == ["1", "5", "7"]
@@ -49,14 +49,14 @@ def test_partition_shows_counts_of_few_clients_and_leaves_vacant_cells_white():
 
 def test_partition_of_many_clients_shows_some_and_says_so():
     counts = rng().integers(0, 9, (5000, 10))
-    axis = heatmaps.partition_heatmap(counts).axes[0]
+    axis = heatmaps.partitions({"": counts}).axes[0]
     assert axis.images[0].get_array().shape == (10, 400)
     assert "400 of 5,000 clients" in axis.get_xlabel()
     assert not texts(axis)
 
 
 def test_partitions_side_by_side_share_one_scale():
-    figure = heatmaps.partition_heatmaps({"a": np.full((3, 4), 2), "b": np.full((3, 4), 50)})
+    figure = heatmaps.partitions({"a": np.full((3, 4), 2), "b": np.full((3, 4), 50)})
     figure.draw_without_rendering()
     limits = {axis.images[0].norm.vmax for axis in figure.axes[:2]}
     assert limits == {50}
@@ -64,7 +64,7 @@ def test_partitions_side_by_side_share_one_scale():
 
 def test_confusion_matrix_is_in_percent_of_true_classes_and_marks_roles():
     roles = skew.class_roles(np.array([90, 10, 0]))
-    figure = heatmaps.confusion_matrix([[8, 2, 0], [1, 1, 2], [0, 0, 0]], roles=roles)
+    figure = heatmaps.confusion([[8, 2, 0], [1, 1, 2], [0, 0, 0]], roles=roles)
     figure.draw_without_rendering()
     axis = figure.axes[0]
     assert sorted(texts(axis)) == sorted(["80", "20", "25", "25", "50"])
@@ -72,16 +72,9 @@ def test_confusion_matrix_is_in_percent_of_true_classes_and_marks_roles():
     assert names == ["0", "1 (minority)", "2 (vacant)"]
 
 
-def test_matrices_side_by_side():
-    figure = heatmaps.matrices({"left": np.eye(3), "right": np.full((3, 3), 2.0)}, label="d")
-    figure.draw_without_rendering()
-    assert [axis.get_title() for axis in figure.axes[:2]] == ["left", "right"]
-    assert {axis.images[0].norm.vmax for axis in figure.axes[:2]} == {2.0}
-
-
 def test_curves_draw_the_mean_and_a_band_over_seeds():
     rounds, values = np.arange(1, 21), rng().normal(size=(3, 20))
-    figure = figures.curves(
+    figure = lines.curves(
         {"one": {"FedAvg": (rounds, values), "FedLC": (rounds, values[0])}}, target=0.5
     )
     figure.draw_without_rendering()
@@ -95,7 +88,7 @@ def test_curves_draw_the_mean_and_a_band_over_seeds():
 
 def test_method_keeps_its_look_in_all_panels():
     curve = (np.arange(3), np.arange(3))
-    figure = figures.curves({"1": {"a": curve, "b": curve}, "2": {"b": curve}, "3": {"c": curve}})
+    figure = lines.curves({"1": {"a": curve, "b": curve}, "2": {"b": curve}, "3": {"c": curve}})
     first, second, third = figure.axes[:3]
     assert first.lines[1].get_color() == second.lines[0].get_color()
     assert third.lines[0].get_color() not in {line.get_color() for line in first.lines}
@@ -132,7 +125,7 @@ def test_grouped_bars_have_error_bars_over_seeds_only():
 
 def test_sensitivity_ticks_stand_at_the_tried_values():
     series = {"FedLF": ([1e-3, 1e-2, 1e-1], rng().normal(70, 1, (3, 4)))}
-    figure = figures.sensitivity({"lambda": series}, log=True)
+    figure = lines.sensitivity({"lambda": series}, log=True)
     figure.draw_without_rendering()
     axis = figure.axes[0]
     assert axis.get_xscale() == "log"
@@ -143,11 +136,11 @@ def test_sensitivity_ticks_stand_at_the_tried_values():
 def test_scatter_of_tsne_points():
     labels = np.repeat([0, 1, 4], 8)
     features = 10 * np.eye(5)[labels] + rng().normal(size=(24, 5))
-    points = figures.tsne(features, seed=1)  # fewer points than the default perplexity
+    points = lines.tsne(features, seed=1)  # fewer points than the default perplexity
     assert points.shape == (24, 2)
-    np.testing.assert_array_equal(points, figures.tsne(features, seed=1))
+    np.testing.assert_array_equal(points, lines.tsne(features, seed=1))
     names = ("a", "b", "c", "d", "e")
-    figure = figures.scatter({"FedAvg": (points, labels)}, class_names=names)
+    figure = lines.scatter({"FedAvg": (points, labels)}, class_names=names)
     figure.draw_without_rendering()
     assert legend_names(figure) == ["a", "b", "e"]
 
@@ -155,7 +148,7 @@ def test_scatter_of_tsne_points():
 def test_saved_files_are_the_same_bytes_every_time(tmp_path):
     def draw():
         series = {"a": (np.arange(5), np.arange(5)), "b": (np.arange(5), np.ones(5))}
-        return figures.curves({"title": series})
+        return lines.curves({"title": series})
 
     first = style.save(draw(), tmp_path / "new" / "fig_1.5")
     second = style.save(draw(), tmp_path / "again")
@@ -175,12 +168,12 @@ def test_users_settings_neither_leak_in_nor_out():
 
 def test_no_panels_is_a_clear_error():
     with pytest.raises(ValueError, match="at least one"):
-        figures.curves({})
+        lines.curves({})
 
 
 def test_importing_the_figures_does_not_import_matplotlib():
     code = (
-        "import sys; from fedjax_skew.report import bars, figures, heatmaps, render, style; "
+        "import sys; from fedjax_skew.report import bars, heatmaps, lines, render, style; "
         "assert not {'matplotlib', 'sklearn', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -206,6 +199,6 @@ def test_a_caption_stays_inside_the_figure():
 
 def test_scatter_names_classes_by_number():
     panels = {"FedLC": (rng().normal(size=(4, 2)), np.array([2, 2, 7, 7]))}
-    figure = figures.scatter(panels, class_names={2: "rare", 7: "frequent"}, label="class")
+    figure = lines.scatter(panels, class_names={2: "rare", 7: "frequent"}, label="class")
     assert legend_names(figure) == ["rare", "frequent"]
     assert figure.legends[0].get_title().get_text() == "class"
