@@ -9,8 +9,8 @@ REPORTED = "last"
 UNSTATED = (
     "Participation: all clients in every round.",
     "Local epochs outside Table 5: 1 for Tables 1, 6 and 7, and 5 for Tables 2, 3 and 4. The "
-    "paper's own numbers suggest it: FedAvg of Table 1 (60.18 at beta=0.5) is near Table 5 at E=1 (54.25) "
-    "and far from E=5 (77.02), whereas Table 2 brackets Table 5 at E=5.",
+    "paper's own numbers suggest it: FedAvg of Table 1 (60.18 at beta=0.5) is near Table 5 at E=1 "
+    "(54.25) and far from E=5 (77.02), whereas Table 2 brackets Table 5 at E=5.",
     "Momentum, learning rate schedule: none.",
     "Augmentation: crop and flip on CIFAR, as in the first author's code for FedAvg under the same "
     "skews.",
