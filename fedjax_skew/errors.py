@@ -1,7 +1,35 @@
 """Clear sentences for wrong input."""
 
 import difflib
+import importlib
 from collections.abc import Iterable
+from types import ModuleType
+
+
+class MissingExtra(ImportError):
+    """A package that one of the project's extras installs is not there."""
+
+
+def import_extra(module: str, extra: str) -> ModuleType:
+    """Imports a module of an optional requirement.
+
+    Args:
+        module: the module, e.g. ``"matplotlib.figure"``.
+        extra: the extra of this project that installs it, e.g. ``"report"``.
+
+    Raises:
+        MissingExtra: one sentence that names the package and the extra.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise MissingExtra(
+            f"{package} is not installed; pip install 'fedjax_skew[{extra}]' installs it.",
+            name=package,
+        ) from None
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
