@@ -7,9 +7,9 @@ methods, partitions or datasets carry theirs in their signature::
     def fedlc(*, tau: Annotated[float, at_least(0)] = 1.0, form: Literal["paper", "code"] = "code"):
         ...
 
-``bool``, ``int``, ``float``, ``str`` and ``Literal`` annotations are rules by themselves. A value
-that breaks its rule raises a ``ValueError`` of one sentence that names the field, the value and
-what is allowed.
+``bool``, ``int``, ``float``, ``str`` and ``Literal`` annotations are rules by themselves, and
+frequent rules have a name: ``tau: NonNegative = 1.0``. A value that breaks its rule raises a
+``ValueError`` of one sentence that names the field, the value and what is allowed.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ import math
 import numbers
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from fedjax_skew.errors import unknown
 
@@ -131,6 +131,13 @@ def text(*, empty: bool = True) -> Rule:
 
 
 FLAG = Rule(bool, "True or False", example=True)
+
+Positive = Annotated[float, above(0)]
+NonNegative = Annotated[float, at_least(0)]
+Fraction = Annotated[float, number(0, 1)]
+BelowOne = Annotated[float, number(0, 0.9999)]  # Momentum and decay rates.
+PositiveInt = Annotated[int, whole(1)]
+NonNegativeInt = Annotated[int, whole(0)]
 
 
 @functools.cache

@@ -150,7 +150,10 @@ METHODS = {
     ],
     "creff": [
         "--config.model=mlp",
-        *(f"--config.hparams.creff.{k}=2" for k in ("ipc", "match_steps", "crt_epochs", "repeats")),
+        *(
+            f"--config.hparams.creff.{k}=2"
+            for k in ("images_per_class", "match_steps", "classifier_epochs", "repeats")
+        ),
     ],
     "fedconcat": [
         "--config.model=mlp",

@@ -1,106 +1,94 @@
 """Methods by name. A new method is one module here and one line in ``REGISTRY``.
 
-A builder is a function with keyword-only hyper-parameters that returns a ``Method``; the defaults
-of its signature are the defaults of ``config.hparams.<method>``.
+A builder is a function with keyword-only hyper-parameters that returns a ``Method``. Its signature
+declares the defaults of ``config.hparams.<method>`` and, through ``checks.validated``, the values
+they may take.
 """
 
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from fedjax_skew.checks import defaults as keyword_defaults
 from fedjax_skew.errors import unknown
 from fedjax_skew.methods.base import Method
-from fedjax_skew.methods.calfat import calfat
-from fedjax_skew.methods.ccvr import ccvr
 from fedjax_skew.methods.composition import compose
-from fedjax_skew.methods.creff import creff
-from fedjax_skew.methods.fedavg import fedavg
-from fedjax_skew.methods.fedbe import fedbe
-from fedjax_skew.methods.fedbn import fedbn
-from fedjax_skew.methods.fedconcat import fedconcat
-from fedjax_skew.methods.fedcurv import fedcurv
-from fedjax_skew.methods.feddf import feddf
-from fedjax_skew.methods.feddyn import feddyn
-from fedjax_skew.methods.fedexp import fedexp
-from fedjax_skew.methods.fedgc import fedgc
-from fedjax_skew.methods.fedgen import fedgen
-from fedjax_skew.methods.fedgf import fedgf
-from fedjax_skew.methods.fedgr import fedgr
-from fedjax_skew.methods.fedic import fedic
-from fedjax_skew.methods.fedlc import fedlc
-from fedjax_skew.methods.fedlc_lt import fedlc_lt
-from fedjax_skew.methods.fedlf import fedlf
-from fedjax_skew.methods.fedlmd import fedlmd, fedlmd_tf
-from fedjax_skew.methods.fedmr import fedmr
-from fedjax_skew.methods.fednova import fednova
-from fedjax_skew.methods.fedntd import fedntd
-from fedjax_skew.methods.fedopt import fedadagrad, fedadam, fedavgm, fedopt, fedyogi
-from fedjax_skew.methods.fedprox import fedprox
-from fedjax_skew.methods.fedrs import fedrs
-from fedjax_skew.methods.fedsam import fedasam, fedsam
-from fedjax_skew.methods.fedvls import fedvls
-from fedjax_skew.methods.focal import focal
-from fedjax_skew.methods.logit_adjust import logit_adjust
-from fedjax_skew.methods.moon import moon
-from fedjax_skew.methods.perfedavg import perfedavg
-from fedjax_skew.methods.pfedme import pfedme
-from fedjax_skew.methods.scaffold import scaffold
 
-REGISTRY: dict[str, Callable[..., Method]] = {
-    "calfat": calfat,
-    "ccvr": ccvr,
-    "creff": creff,
-    "fedadagrad": fedadagrad,
-    "fedadam": fedadam,
-    "fedasam": fedasam,
-    "fedavg": fedavg,
-    "fedavgm": fedavgm,
-    "fedbe": fedbe,
-    "fedbn": fedbn,
-    "fedconcat": fedconcat,
-    "fedcurv": fedcurv,
-    "feddf": feddf,
-    "feddyn": feddyn,
-    "fedexp": fedexp,
-    "fedgc": fedgc,
-    "fedgen": fedgen,
-    "fedgf": fedgf,
-    "fedgr": fedgr,
-    "fedic": fedic,
-    "fedlc": fedlc,
-    "fedlc_lt": fedlc_lt,
-    "fedlf": fedlf,
-    "fedlmd": fedlmd,
-    "fedlmd_tf": fedlmd_tf,
-    "fedmr": fedmr,
-    "fednova": fednova,
-    "fedntd": fedntd,
-    "fedopt": fedopt,
-    "fedprox": fedprox,
-    "fedrs": fedrs,
-    "fedsam": fedsam,
-    "fedvls": fedvls,
-    "fedyogi": fedyogi,
-    "focal": focal,
-    "logit_adjust": logit_adjust,
-    "moon": moon,
-    "perfedavg": perfedavg,
-    "pfedme": pfedme,
-    "scaffold": scaffold,
+
+class Entry(NamedTuple):
+    """One method: how tables and figures spell its name, and the module if it has another name."""
+
+    label: str
+    module: str = ""
+
+
+REGISTRY: dict[str, Entry] = {
+    "calfat": Entry("CalFAT"),
+    "ccvr": Entry("CCVR"),
+    "creff": Entry("CReFF"),
+    "fedadagrad": Entry("FedAdagrad", "fedopt"),
+    "fedadam": Entry("FedAdam", "fedopt"),
+    "fedasam": Entry("FedASAM", "fedsam"),
+    "fedavg": Entry("FedAvg"),
+    "fedavgm": Entry("FedAvgM", "fedopt"),
+    "fedbe": Entry("FedBE"),
+    "fedbn": Entry("FedBN"),
+    "fedconcat": Entry("FedConcat"),
+    "fedcurv": Entry("FedCurv"),
+    "feddf": Entry("FedDF"),
+    "feddyn": Entry("FedDyn"),
+    "fedexp": Entry("FedExP"),
+    "fedgc": Entry("FedGC"),
+    "fedgen": Entry("FedGen"),
+    "fedgf": Entry("FedGF"),
+    "fedgr": Entry("FedGR"),
+    "fedic": Entry("FEDIC"),
+    "fedlc": Entry("FedLC"),
+    "fedlc_lt": Entry("FedLC-LT"),
+    "fedlf": Entry("FedLF"),
+    "fedlmd": Entry("FedLMD"),
+    "fedlmd_tf": Entry("FedLMD-Tf", "fedlmd"),
+    "fedmr": Entry("FedMR"),
+    "fednova": Entry("FedNova"),
+    "fedntd": Entry("FedNTD"),
+    "fedopt": Entry("FedOpt"),
+    "fedprox": Entry("FedProx"),
+    "fedrs": Entry("FedRS"),
+    "fedsam": Entry("FedSAM"),
+    "fedvls": Entry("FedVLS"),
+    "fedyogi": Entry("FedYogi", "fedopt"),
+    "focal": Entry("Focal loss"),
+    "logit_adjust": Entry("Logit adjustment"),
+    "moon": Entry("MOON"),
+    "perfedavg": Entry("Per-FedAvg"),
+    "pfedme": Entry("pFedMe"),
+    "scaffold": Entry("SCAFFOLD"),
 }
 
 
+def builder(name: str) -> Callable[..., Method]:
+    """The function that builds a registered method."""
+    if name not in REGISTRY:
+        raise unknown("method", name, REGISTRY)
+    module = importlib.import_module(f"{__name__}.{REGISTRY[name].module or name}")
+    return getattr(module, name)
+
+
 def names() -> dict[str, str]:
-    """All methods with the first line of their module's description."""
-    return {
-        name: (inspect.getdoc(builder) or "").split("\n")[0] for name, builder in REGISTRY.items()
-    }
+    """All methods with the first line of their description."""
+    return {name: (inspect.getdoc(builder(name)) or "").split("\n")[0] for name in REGISTRY}
+
+
+def label(name: str) -> str:
+    """``"fedlc+scaffold"`` becomes ``"FedLC + SCAFFOLD"``; unknown names stay as they are."""
+    parts = name.split("+")
+    return " + ".join(REGISTRY[part].label if part in REGISTRY else part for part in parts)
 
 
 def defaults(name: str) -> dict[str, Any]:
     """Default hyper-parameters of a method."""
-    parameters = inspect.signature(REGISTRY[name]).parameters.values()
-    return {p.name: p.default for p in parameters}
+    return keyword_defaults(builder(name))
 
 
 def build(name: str, hparams: Mapping[str, Mapping[str, Any]] | None = None) -> Method:
@@ -110,16 +98,18 @@ def build(name: str, hparams: Mapping[str, Mapping[str, Any]] | None = None) -> 
         name: registered names joined by ``+``.
         hparams: hyper-parameters by method name; missing ones take their defaults.
     """
-    parts = []
-    for part in name.split("+"):
-        if part not in REGISTRY:
-            raise unknown("method", part, REGISTRY)
-        given = dict((hparams or {}).get(part, {}))
-        for field in given:
-            if field not in defaults(part):
-                raise unknown(f"hparams.{part}", field, defaults(part))
-        parts.append(REGISTRY[part](**given))
-    return compose(parts)
+    hparams = hparams or {}
+    return compose([builder(part)(**hparams.get(part, {})) for part in name.split("+")])
 
 
-__all__ = ["REGISTRY", "Method", "build", "compose", "defaults", "names"]
+__all__ = [
+    "REGISTRY",
+    "Entry",
+    "Method",
+    "build",
+    "builder",
+    "compose",
+    "defaults",
+    "label",
+    "names",
+]

@@ -6,19 +6,18 @@ counted as one sample, and equal weights on the server. Training is on clean sam
 """
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import Positive, validated
 from fedjax_skew.methods.base import Method, uniform
 
 
-def calfat(*, scale: float = 10.0, uniform_weights: bool = True) -> Method:
+@validated("hparams.calfat")
+def calfat(*, scale: Positive = 10.0, uniform_weights: bool = True) -> Method:
     """Cross-entropy calibrated by local class counts, with equal weights for clients.
 
     Args:
         scale: factor on the logits.
         uniform_weights: weight clients equally; False weights them by samples.
     """
-    checks.positive("calfat", "scale", scale)
-    checks.flag("calfat", "uniform_weights", uniform_weights)
 
     def loss(context):
         return context.mean(

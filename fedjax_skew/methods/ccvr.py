@@ -13,18 +13,19 @@ out.
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
 from fedjax_skew.methods.base import Evaluation, Method
 from fedjax_skew.methods.server_training import retrain_head, with_head
 
 
+@validated("hparams.ccvr")
 def ccvr(
     *,
-    samples_per_class: int = 1000,
-    epochs: int = 5,
-    head_lr: float = 0.01,
-    batch_size: int = 64,
-    ridge: float = 1e-6,
+    samples_per_class: PositiveInt = 1000,
+    epochs: PositiveInt = 5,
+    head_lr: Positive = 0.01,
+    batch_size: PositiveInt = 64,
+    ridge: NonNegative = 1e-6,
     every_evaluation: bool = False,
 ) -> Method:
     """The final model's head is calibrated on Gaussian features of all clients' classes.
@@ -37,12 +38,6 @@ def ccvr(
         ridge: added to the diagonal of the covariances.
         every_evaluation: calibrate for every evaluation instead of the last one only.
     """
-    checks.positive("ccvr", "samples_per_class", samples_per_class, whole=True)
-    checks.positive("ccvr", "epochs", epochs, whole=True)
-    checks.positive("ccvr", "head_lr", head_lr)
-    checks.positive("ccvr", "batch_size", batch_size, whole=True)
-    checks.at_least("ccvr", "ridge", ridge, 0)
-    checks.flag("ccvr", "every_evaluation", every_evaluation)
 
     def calibrate(evaluation: Evaluation):
         counts, mean, covariance = pooled_moments(evaluation)

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_skew.checks import Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
     Client,
     Evaluation,
@@ -32,47 +32,37 @@ from fedjax_skew.methods.server_training import new_head, retrain_head, with_hea
 from fedjax_skew.models.functional import head
 
 
+@validated("hparams.creff")
 def creff(
     *,
-    ipc: int = 100,
-    match_steps: int = 100,
-    match_lr: float = 0.1,
-    crt_epochs: int = 300,
-    crt_lr: float = 0.01,
-    crt_batch_size: int = 32,
-    sample_size: int = 32,
-    repeats: int = 10,
+    images_per_class: PositiveInt = 100,
+    match_steps: PositiveInt = 100,
+    match_lr: Positive = 0.1,
+    classifier_epochs: PositiveInt = 300,
+    classifier_lr: Positive = 0.01,
+    classifier_batch_size: PositiveInt = 32,
+    sample_size: PositiveInt = 32,
+    repeats: PositiveInt = 10,
 ) -> Method:
     """The head is re-trained on synthetic features that match the clients' gradients.
 
     Args:
-        ipc: synthetic features of each class.
+        images_per_class: synthetic features of each class.
         match_steps: steps of the features a round.
         match_lr: learning rate of the features.
-        crt_epochs: passes over the features that train the new head.
-        crt_lr: learning rate of the new head.
-        crt_batch_size: its batch size.
+        classifier_epochs: passes over the features that train the new head.
+        classifier_lr: learning rate of the new head.
+        classifier_batch_size: its batch size.
         sample_size: samples of a class in one gradient.
         repeats: how many such gradients a client averages.
     """
-    for field, value in {
-        "ipc": ipc,
-        "match_steps": match_steps,
-        "crt_epochs": crt_epochs,
-        "crt_batch_size": crt_batch_size,
-        "sample_size": sample_size,
-        "repeats": repeats,
-    }.items():
-        checks.positive("creff", field, value, whole=True)
-    checks.positive("creff", "match_lr", match_lr)
-    checks.positive("creff", "crt_lr", crt_lr)
 
     def init(context):
         key_head, key_features = jax.random.split(context.key)
         dim, num_classes = context.params["head"]["kernel"].shape
         return MethodState(
             {
-                "features": jax.random.normal(key_features, (num_classes, ipc, dim)),
+                "features": jax.random.normal(key_features, (num_classes, images_per_class, dim)),
                 "head": new_head(key_head, context.params["head"]),
             }
         )
@@ -103,13 +93,13 @@ def creff(
         num_classes = features.shape[0]
         retrained = retrain_head(
             new_head(key_new, state["head"]),
-            features.reshape(num_classes * ipc, -1),
-            jnp.repeat(jnp.arange(num_classes), ipc),
-            jnp.ones(num_classes * ipc, bool),
+            features.reshape(num_classes * images_per_class, -1),
+            jnp.repeat(jnp.arange(num_classes), images_per_class),
+            jnp.ones(num_classes * images_per_class, bool),
             key_train,
-            epochs=crt_epochs,
-            batch_size=crt_batch_size,
-            lr=crt_lr,
+            epochs=classifier_epochs,
+            batch_size=classifier_batch_size,
+            lr=classifier_lr,
         )
         return {"features": features, "head": retrained}
 

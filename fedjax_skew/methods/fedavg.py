@@ -1,15 +1,15 @@
 """FedAvg. McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized
 Data, AISTATS 2017."""
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import validated
 from fedjax_skew.methods.base import Method, uniform
 
 
+@validated("hparams.fedavg")
 def fedavg(*, uniform_weights: bool = False) -> Method:
     """Local SGD and the mean of the local models.
 
     Args:
         uniform_weights: weight clients equally instead of by their number of samples.
     """
-    checks.flag("fedavg", "uniform_weights", uniform_weights)
     return Method("fedavg", weight=uniform if uniform_weights else None)

@@ -11,13 +11,22 @@ of normalisation layers. The student's are estimated anew on the server's data, 
 passes.
 """
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
+from fedjax_skew.checks import (
+    BelowOne,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    validated,
+)
 from fedjax_skew.losses import distillation
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, PyTree, Round, ServerResult
 from fedjax_skew.methods.server_training import (
     Trained,
@@ -35,21 +44,22 @@ MIN_VARIANCE = 1e-5
 MIN_STATS_BATCHES = 50
 
 
+@validated("hparams.fedbe")
 def fedbe(
     *,
-    sampling: str = "gaussian",
-    num_models: int = 10,
-    spread: float = 0.1,
-    alpha: float = 1.0,
+    sampling: Literal["gaussian", "dirichlet"] = "gaussian",
+    num_models: PositiveInt = 10,
+    spread: Positive = 0.1,
+    alpha: Positive = 1.0,
     use_clients: bool = True,
-    temperature: float = 0.5,
-    epochs: int = 20,
-    server_lr: float = 1e-3,
-    momentum: float = 0.9,
-    weight_decay: float = 1e-5,
-    batch_size: int = 128,
-    swa_start: int = 500,
-    swa_every: int = 25,
+    temperature: Positive = 0.5,
+    epochs: PositiveInt = 20,
+    server_lr: Positive = 1e-3,
+    momentum: BelowOne = 0.9,
+    weight_decay: NonNegative = 1e-5,
+    batch_size: PositiveInt = 128,
+    swa_start: NonNegativeInt = 500,
+    swa_every: PositiveInt = 25,
 ) -> Method:
     """The server distils an ensemble of sampled models into their average on unlabelled data.
 
@@ -70,25 +80,6 @@ def fedbe(
             sooner.
         swa_every: steps between two weights that enter the average.
     """
-    checks.choice("fedbe", "sampling", sampling, ("gaussian", "dirichlet"))
-    checks.flag("fedbe", "use_clients", use_clients)
-    for field, value in {
-        "num_models": num_models,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "swa_every": swa_every,
-    }.items():
-        checks.positive("fedbe", field, value, whole=True)
-    for field, weight in {
-        "spread": spread,
-        "alpha": alpha,
-        "temperature": temperature,
-        "server_lr": server_lr,
-    }.items():
-        checks.positive("fedbe", field, weight)
-    checks.within("fedbe", "momentum", momentum, 0, 0.9999)
-    checks.at_least("fedbe", "weight_decay", weight_decay, 0)
-    checks.at_least("fedbe", "swa_start", swa_start, 0, whole=True)
 
     def sample(rnd, key):
         if sampling == "gaussian":

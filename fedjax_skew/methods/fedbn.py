@@ -8,10 +8,12 @@ model that is evaluated carries the averages, and ``personal`` gives each client
 
 import jax
 
+from fedjax_skew.checks import validated
 from fedjax_skew.methods.base import Method, MethodState, Upload
 from fedjax_skew.models import norm_mask
 
 
+@validated("hparams.fedbn")
 def fedbn() -> Method:
     """Normalisation layers stay local; everything else is averaged."""
 

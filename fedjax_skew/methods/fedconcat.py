@@ -2,7 +2,6 @@
 Concatenation, AAAI 2024.
 
 Clients are clustered by their label histograms (k-means), and each cluster runs its own FedAvg
-import optax
 from the same initial model. Then the clusters' encoders are frozen and stand side by side, and all
 clients train one linear head on all their features, a few batches a round and with equal weights,
 because everybody takes as many steps. In the first phase a cluster without a participant keeps its
@@ -14,13 +13,15 @@ probability of the cluster models. Left out: FedConcat-ID, which clusters by the
 trained client models, clusters of limited size, and noise on the histograms.
 """
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import PositiveInt, validated
 from fedjax_skew.methods.base import (
     Client,
     Evaluation,
@@ -39,12 +40,13 @@ from fedjax_skew.methods.server_training import new_head
 from fedjax_skew.models.functional import Model, Outputs, head
 
 
+@validated("hparams.fedconcat")
 def fedconcat(
     *,
-    num_clusters: int = 5,
-    encoder_rounds: int = 50,
-    head_steps: int = 3,
-    head_init: str = "random",
+    num_clusters: PositiveInt = 5,
+    encoder_rounds: PositiveInt = 50,
+    head_steps: PositiveInt = 3,
+    head_init: Literal["random", "concatenated"] = "random",
 ) -> Method:
     """Clusters of similar clients train encoders; a common head is trained on all of them.
 
@@ -55,10 +57,6 @@ def fedconcat(
         head_init: ``"random"``, or ``"concatenated"`` to start from the clusters' heads side by
             side, with the sum of their biases.
     """
-    checks.positive("fedconcat", "num_clusters", num_clusters, whole=True)
-    checks.positive("fedconcat", "encoder_rounds", encoder_rounds, whole=True)
-    checks.positive("fedconcat", "head_steps", head_steps, whole=True)
-    checks.choice("fedconcat", "head_init", head_init, ("random", "concatenated"))
 
     def init(context: InitContext) -> MethodState:
         def every_cluster(leaf):

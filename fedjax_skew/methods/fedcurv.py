@@ -10,14 +10,14 @@ labels, in evaluation mode. ``fisher="batch"`` squares the mean gradients of min
 as published re-implementations do; it is smaller by up to the batch size.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_skew.checks import NonNegative, NonNegativeInt, validated
 from fedjax_skew.losses import cross_entropy
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
     Batch,
     Client,
@@ -42,7 +42,13 @@ class Quadratic(NamedTuple):
     constant: jax.Array
 
 
-def fedcurv(*, lam: float = 1.0, fisher: str = "sample", fisher_samples: int = 500) -> Method:
+@validated("hparams.fedcurv")
+def fedcurv(
+    *,
+    lam: NonNegative = 1.0,
+    fisher: Literal["sample", "batch"] = "sample",
+    fisher_samples: NonNegativeInt = 500,
+) -> Method:
     """Clients keep parameters that matter to other clients, by their Fisher information.
 
     Args:
@@ -51,9 +57,6 @@ def fedcurv(*, lam: float = 1.0, fisher: str = "sample", fisher_samples: int = 5
         fisher_samples: random samples of a client that its Fisher information is estimated on,
             rounded up to whole batches; 0 takes all of them.
     """
-    checks.at_least("fedcurv", "lam", lam, 0)
-    checks.choice("fedcurv", "fisher", fisher, ("sample", "batch"))
-    checks.at_least("fedcurv", "fisher_samples", fisher_samples, 0, whole=True)
 
     def init(context):
         zero = optax.tree.zeros_like(context.params)

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
+from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
 from fedjax_skew.losses import distillation
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, Round, ServerResult, uniform
 from fedjax_skew.methods.server_training import (
     Trained,
@@ -32,16 +32,17 @@ from fedjax_skew.methods.server_training import (
 )
 
 
+@validated("hparams.feddf")
 def feddf(
     *,
-    steps: int = 1000,
-    server_lr: float = 1e-3,
-    batch_size: int = 128,
-    temperature: float = 1.0,
-    clip_norm: float = 5.0,
+    steps: PositiveInt = 1000,
+    server_lr: Positive = 1e-3,
+    batch_size: PositiveInt = 128,
+    temperature: Positive = 1.0,
+    clip_norm: NonNegative = 5.0,
     validation: bool = False,
-    check_every: int = 100,
-    patience: int = 1000,
+    check_every: PositiveInt = 100,
+    patience: PositiveInt = 1000,
 ) -> Method:
     """The server distils the ensemble of client models into their average on unlabelled data.
 
@@ -56,14 +57,6 @@ def feddf(
         check_every: steps between two validations.
         patience: steps without improvement after which training stops.
     """
-    checks.positive("feddf", "steps", steps, whole=True)
-    checks.positive("feddf", "server_lr", server_lr)
-    checks.positive("feddf", "batch_size", batch_size, whole=True)
-    checks.positive("feddf", "temperature", temperature)
-    checks.at_least("feddf", "clip_norm", clip_norm, 0)
-    checks.flag("feddf", "validation", validation)
-    checks.positive("feddf", "check_every", check_every, whole=True)
-    checks.positive("feddf", "patience", patience, whole=True)
 
     def server(rnd: Round) -> ServerResult:
         x, share = rnd.unlabelled, equal_weights(rnd)

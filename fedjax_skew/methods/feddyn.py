@@ -10,14 +10,22 @@ all.
 Local momentum breaks the first-order condition behind ``h``; use it with ``momentum=0``.
 """
 
+from typing import Literal
+
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
 
 
-def feddyn(*, alpha: float = 0.01, evaluate: str = "cohort", adapt_alpha: bool = True) -> Method:
+@validated("hparams.feddyn")
+def feddyn(
+    *,
+    alpha: Positive = 0.01,
+    evaluate: Literal["cohort", "all", "server"] = "cohort",
+    adapt_alpha: bool = True,
+) -> Method:
     """Dynamic regularisation: clients correct for their own past gradients.
 
     Args:
@@ -27,9 +35,6 @@ def feddyn(*, alpha: float = 0.01, evaluate: str = "cohort", adapt_alpha: bool =
             then keeps it); or ``"server"``, the model that training continues from.
         adapt_alpha: divide ``alpha`` by the client's share of samples times the number of clients.
     """
-    checks.positive("feddyn", "alpha", alpha)
-    checks.choice("feddyn", "evaluate", evaluate, ("cohort", "all", "server"))
-    checks.flag("feddyn", "adapt_alpha", adapt_alpha)
 
     def init(context):
         h = optax.tree.zeros_like(context.params)

@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
 
 
+@validated("hparams.fedexp")
 def fedexp(
     *,
-    eps: float = 1e-3,
+    eps: NonNegative = 1e-3,
     average: bool = True,
     uniform_weights: bool = False,
     published_eps: bool = False,
@@ -35,10 +36,6 @@ def fedexp(
         uniform_weights: weight clients equally instead of by their number of samples.
         published_eps: scale ``eps`` by the number of participants and let it decay.
     """
-    checks.at_least("fedexp", "eps", eps, 0)
-    checks.flag("fedexp", "average", average)
-    checks.flag("fedexp", "uniform_weights", uniform_weights)
-    checks.flag("fedexp", "published_eps", published_eps)
 
     def make_upload(client, result):
         delta = optax.tree.sub(result.params, result.start)

@@ -19,20 +19,19 @@ There is no published code, and the paper's value of ``lam`` is not known.
 import jax
 import jax.numpy as jnp
 
+from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.losses import balanced_softmax
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, Upload, average
 
 
-def fedgc(*, lam: float = 1.0, cosine: bool = False) -> Method:
+@validated("hparams.fedgc")
+def fedgc(*, lam: NonNegative = 1.0, cosine: bool = False) -> Method:
     """Softmax over local classes, and a server step that parts classes of different clients.
 
     Args:
         lam: step of the correction, as a multiple of the client learning rate; 0 is none.
         cosine: compare rows of length 1.
     """
-    checks.at_least("fedgc", "lam", lam, 0)
-    checks.flag("fedgc", "cosine", cosine)
 
     def loss(context):
         # Without a shift this is cross-entropy among the classes the client holds.

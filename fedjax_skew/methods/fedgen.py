@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
+from fedjax_skew.checks import Fraction, NonNegative, Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy, distillation
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import LossContext, Method, MethodState, Round, Upload
 from fedjax_skew.models.functional import head
 from fedjax_skew.models.norm import Norm
@@ -42,19 +42,20 @@ class Generator(nn.Module):
         return nn.Dense(self.latent, name="dense1")(x)
 
 
+@validated("hparams.fedgen")
 def fedgen(
     *,
-    alpha: float = 10.0,
-    beta: float = 10.0,
-    decay: float = 0.98,
-    term_steps: int = 20,
-    generator_steps: int = 50,
-    generator_lr: float = 3e-4,
-    generator_weight_decay: float = 1e-2,
-    batch_size: int = 32,
-    noise_dim: int = 32,
-    hidden: int = 256,
-    diversity: float = 1.0,
+    alpha: NonNegative = 10.0,
+    beta: NonNegative = 10.0,
+    decay: Fraction = 0.98,
+    term_steps: PositiveInt = 20,
+    generator_steps: PositiveInt = 50,
+    generator_lr: Positive = 3e-4,
+    generator_weight_decay: NonNegative = 1e-2,
+    batch_size: PositiveInt = 32,
+    noise_dim: PositiveInt = 32,
+    hidden: PositiveInt = 256,
+    diversity: NonNegative = 1.0,
 ) -> Method:
     """Clients learn from a feature generator that the server trains on their heads.
 
@@ -71,23 +72,6 @@ def fedgen(
         hidden: width of the generator.
         diversity: weight of the term that spreads generated features apart.
     """
-    for field, value in {
-        "term_steps": term_steps,
-        "generator_steps": generator_steps,
-        "batch_size": batch_size,
-        "noise_dim": noise_dim,
-        "hidden": hidden,
-    }.items():
-        checks.positive("fedgen", field, value, whole=True)
-    for field, weight in {
-        "alpha": alpha,
-        "beta": beta,
-        "generator_weight_decay": generator_weight_decay,
-        "diversity": diversity,
-    }.items():
-        checks.at_least("fedgen", field, weight, 0)
-    checks.positive("fedgen", "generator_lr", generator_lr)
-    checks.within("fedgen", "decay", decay, 0, 1)
     direction = optax.chain(
         optax.add_decayed_weights(generator_weight_decay), optax.scale_by_adam()
     )

@@ -21,18 +21,19 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import Fraction, NonNegative, PositiveInt, validated
 from fedjax_skew.methods.base import Method, MethodState, StepResult, Upload, average
 from fedjax_skew.methods.fedsam import perturbation
 
 
+@validated("hparams.fedgf")
 def fedgf(
     *,
-    rho: float = 0.05,
-    server_rho: float = 0.05,
-    threshold: float = 0.3,
-    window: int = 30,
-    max_share: float = 0.3,
+    rho: NonNegative = 0.05,
+    server_rho: NonNegative = 0.05,
+    threshold: NonNegative = 0.3,
+    window: PositiveInt = 30,
+    max_share: Fraction = 0.3,
 ) -> Method:
     """Sharpness-aware steps that mix local and global perturbation.
 
@@ -43,11 +44,6 @@ def fedgf(
         window: rounds that decide the mixture.
         max_share: largest share of the global perturbation in the mixture.
     """
-    checks.at_least("fedgf", "rho", rho, 0)
-    checks.at_least("fedgf", "server_rho", server_rho, 0)
-    checks.at_least("fedgf", "threshold", threshold, 0)
-    checks.positive("fedgf", "window", window, whole=True)
-    checks.within("fedgf", "max_share", max_share, 0, 1)
 
     def init(context):
         return MethodState(

@@ -13,8 +13,8 @@ published code fixes their number to 8.
 import jax
 import jax.numpy as jnp
 
+from fedjax_skew.checks import Fraction, NonNegative, Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy, distillation
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, MethodState, PyTree, Round, ServerResult
 from fedjax_skew.methods.server_training import (
     adam,
@@ -29,17 +29,18 @@ from fedjax_skew.methods.server_training import (
 )
 
 
+@validated("hparams.fedic")
 def fedic(
     *,
-    finetune_steps: int = 100,
-    calibrate_steps: int = 100,
-    distill_steps: int = 100,
-    server_lr: float = 1e-3,
-    weight_decay: float = 2e-4,
-    labelled_batch_size: int = 20,
-    unlabelled_batch_size: int = 128,
-    temperature: float = 2.0,
-    mix: float = 0.5,
+    finetune_steps: PositiveInt = 100,
+    calibrate_steps: PositiveInt = 100,
+    distill_steps: PositiveInt = 100,
+    server_lr: Positive = 1e-3,
+    weight_decay: NonNegative = 2e-4,
+    labelled_batch_size: PositiveInt = 20,
+    unlabelled_batch_size: PositiveInt = 128,
+    temperature: Positive = 2.0,
+    mix: Fraction = 0.5,
 ) -> Method:
     """The server calibrates the client ensemble on labelled data and distils it.
 
@@ -54,18 +55,6 @@ def fedic(
         temperature: of both softmaxes in the divergence.
         mix: weight of the divergence; the cross-entropy on labelled data has the rest.
     """
-    for field, value in {
-        "finetune_steps": finetune_steps,
-        "calibrate_steps": calibrate_steps,
-        "distill_steps": distill_steps,
-        "labelled_batch_size": labelled_batch_size,
-        "unlabelled_batch_size": unlabelled_batch_size,
-    }.items():
-        checks.positive("fedic", field, value, whole=True)
-    checks.positive("fedic", "server_lr", server_lr)
-    checks.at_least("fedic", "weight_decay", weight_decay, 0)
-    checks.positive("fedic", "temperature", temperature)
-    checks.within("fedic", "mix", mix, 0, 1)
     decayed, plain = adam(server_lr, weight_decay), adam(server_lr)
 
     def init(context):

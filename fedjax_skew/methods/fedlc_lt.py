@@ -26,6 +26,7 @@ Each of the four parts of the ablation table is a switch; without any of them th
 import jax
 import jax.numpy as jnp
 
+from fedjax_skew.checks import Fraction, NonNegative, Positive, PositiveInt, validated
 from fedjax_skew.losses import (
     class_importance_weights,
     cross_entropy,
@@ -33,7 +34,6 @@ from fedjax_skew.losses import (
     logit_wasserstein,
     synthetic_logits,
 )
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import (
     Client,
     LocalResult,
@@ -49,16 +49,17 @@ from fedjax_skew.methods.fedlc_lt_server import distill
 from fedjax_skew.methods.server_training import taking_part, unless_empty
 
 
+@validated("hparams.fedlc_lt")
 def fedlc_lt(
     *,
-    neighbors: float = 0.25,
-    temperature: float = 4.0,
+    neighbors: Fraction = 0.25,
+    temperature: Positive = 4.0,
     normalize: bool = True,
-    steps: int = 100,
-    lam: float = 1e-3,
-    batch_size: int = 64,
-    server_lr: float = 0.1,
-    calibration_lr: float = 0.01,
+    steps: PositiveInt = 100,
+    lam: NonNegative = 1e-3,
+    batch_size: PositiveInt = 64,
+    server_lr: Positive = 0.1,
+    calibration_lr: Positive = 0.01,
     l_local: bool = True,
     l_global: bool = True,
     class_importance: bool = True,
@@ -80,21 +81,6 @@ def fedlc_lt(
         class_importance: weigh the classes of the clients' cross-entropy.
         class_query: scale and shift the global model's logits by class.
     """
-    checks.within("fedlc_lt", "neighbors", neighbors, 0, 1)
-    checks.positive("fedlc_lt", "temperature", temperature)
-    checks.positive("fedlc_lt", "steps", steps, whole=True)
-    checks.at_least("fedlc_lt", "lam", lam, 0)
-    checks.positive("fedlc_lt", "batch_size", batch_size, whole=True)
-    checks.positive("fedlc_lt", "server_lr", server_lr)
-    checks.positive("fedlc_lt", "calibration_lr", calibration_lr)
-    for field, value in {
-        "normalize": normalize,
-        "l_local": l_local,
-        "l_global": l_global,
-        "class_importance": class_importance,
-        "class_query": class_query,
-    }.items():
-        checks.flag("fedlc_lt", field, value)
     local, central = l_local or class_importance, l_global or class_query
 
     def init(context):

@@ -14,22 +14,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import BelowOne, NonNegative, validated
 from fedjax_skew.methods.base import Client, Method, MethodState, ServerResult, Upload, uniform
 from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
 
 
-def fednova(*, gmf: float = 0.0, mu: float = 0.0, uniform_weights: bool = False) -> Method:
+@validated("hparams.fednova")
+def fednova(
+    *, global_momentum: BelowOne = 0.0, mu: NonNegative = 0.0, uniform_weights: bool = False
+) -> Method:
     """Updates are normalised by their number of local steps.
 
     Args:
-        gmf: global momentum factor of the server; 0 is none.
+        global_momentum: global momentum factor of the server; 0 is none.
         mu: strength of a proximal term; 0 is none.
         uniform_weights: weight clients equally instead of by their number of samples.
     """
-    checks.within("fednova", "gmf", gmf, 0, 0.9999)
-    checks.at_least("fednova", "mu", mu, 0)
-    checks.flag("fednova", "uniform_weights", uniform_weights)
     weight = uniform if uniform_weights else _samples
 
     def init(context):
@@ -39,7 +39,7 @@ def fednova(*, gmf: float = 0.0, mu: float = 0.0, uniform_weights: bool = False)
                 f"hparams.fednova.mu={mu} is incompatible with "
                 f"momentum={context.info.momentum}; one of the two must be 0."
             )
-        return MethodState(optax.tree.zeros_like(context.params) if gmf else None)
+        return MethodState(optax.tree.zeros_like(context.params) if global_momentum else None)
 
     def length(client: Client) -> jax.Array:
         if not mu:
@@ -61,9 +61,9 @@ def fednova(*, gmf: float = 0.0, mu: float = 0.0, uniform_weights: bool = False)
         tau = jnp.sum(rnd.weights * lengths)
         total = jnp.maximum(jnp.sum(rnd.stacked["weight"]), 1e-12)
         update, state = optax.tree.scale(tau / total, rnd.summed), rnd.state
-        if gmf:
+        if global_momentum:
             lr = jnp.maximum(rnd.lr, 1e-12)
-            state = jax.tree.map(lambda b, u: gmf * b + u / lr, state, update)
+            state = jax.tree.map(lambda b, u: global_momentum * b + u / lr, state, update)
             update = optax.tree.scale(lr, state)
         return ServerResult(optax.tree.add(rnd.params, update), rnd.mean_stats, state)
 

@@ -16,16 +16,23 @@ FedAdam ended at 76 % with 0.01 and 69 % with 0.1, and FedAdagrad at 75 % and 54
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import BelowOne, Fraction, Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult
 
 
-def fedavgm(*, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamped") -> Method:
+@validated("hparams.fedavgm")
+def fedavgm(
+    *,
+    server_lr: Positive = 1.0,
+    beta: BelowOne = 0.9,
+    variant: Literal["undamped", "damped", "nesterov"] = "undamped",
+) -> Method:
     """The server adds momentum to the mean update.
 
     Args:
@@ -34,9 +41,6 @@ def fedavgm(*, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamp
         variant: ``"undamped"`` for ``v <- beta v + d``; ``"damped"`` for
             ``v <- beta v + (1 - beta) d``, as some benchmarks have it; ``"nesterov"`` looks ahead.
     """
-    checks.positive("fedavgm", "server_lr", server_lr)
-    checks.within("fedavgm", "beta", beta, 0, 0.9999)
-    checks.choice("fedavgm", "variant", variant, ("undamped", "damped", "nesterov"))
     share = 1 - beta if variant == "damped" else 1.0
 
     def server(rnd):
@@ -51,7 +55,10 @@ def fedavgm(*, server_lr: float = 1.0, beta: float = 0.9, variant: str = "undamp
     )
 
 
-def fedadagrad(*, server_lr: float = 0.01, beta1: float = 0.0, tau: float = 1e-3) -> Method:
+@validated("hparams.fedadagrad")
+def fedadagrad(
+    *, server_lr: Positive = 0.01, beta1: BelowOne = 0.0, tau: Positive = 1e-3
+) -> Method:
     """The server applies Adagrad to the mean update.
 
     Args:
@@ -62,8 +69,13 @@ def fedadagrad(*, server_lr: float = 0.01, beta1: float = 0.0, tau: float = 1e-3
     return _adaptive("fedadagrad", lambda v, d: v + d * d, server_lr, beta1, tau)
 
 
+@validated("hparams.fedadam")
 def fedadam(
-    *, server_lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *,
+    server_lr: Positive = 0.01,
+    beta1: BelowOne = 0.9,
+    beta2: Fraction = 0.99,
+    tau: Positive = 1e-3,
 ) -> Method:
     """The server applies Adam to the mean update.
 
@@ -76,8 +88,13 @@ def fedadam(
     return _adam("fedadam", server_lr, beta1, beta2, tau)
 
 
+@validated("hparams.fedopt")
 def fedopt(
-    *, server_lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *,
+    server_lr: Positive = 0.01,
+    beta1: BelowOne = 0.9,
+    beta2: Fraction = 0.99,
+    tau: Positive = 1e-3,
 ) -> Method:
     """The server applies Adam to the mean update: FedAdam under the name that tables use.
 
@@ -90,8 +107,13 @@ def fedopt(
     return _adam("fedopt", server_lr, beta1, beta2, tau)
 
 
+@validated("hparams.fedyogi")
 def fedyogi(
-    *, server_lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+    *,
+    server_lr: Positive = 0.01,
+    beta1: BelowOne = 0.9,
+    beta2: Fraction = 0.99,
+    tau: Positive = 1e-3,
 ) -> Method:
     """The server applies Yogi to the mean update.
 
@@ -101,7 +123,6 @@ def fedyogi(
         beta2: bounds how fast the second moment changes.
         tau: added to the root of the second moment, which starts at ``tau^2``.
     """
-    checks.within("fedyogi", "beta2", beta2, 0, 1)
 
     def second(v, d):
         return v - (1 - beta2) * d * d * jnp.sign(v - d * d)
@@ -110,7 +131,6 @@ def fedyogi(
 
 
 def _adam(name: str, server_lr: float, beta1: float, beta2: float, tau: float) -> Method:
-    checks.within(name, "beta2", beta2, 0, 1)
 
     def second(v, d):
         return beta2 * v + (1 - beta2) * d * d
@@ -126,9 +146,6 @@ def _adaptive(
     tau: float,
 ) -> Method:
     """``x + server_lr m / (sqrt(v) + tau)`` with the rule ``second`` for ``v``."""
-    checks.positive(name, "server_lr", server_lr)
-    checks.within(name, "beta1", beta1, 0, 0.9999)
-    checks.positive(name, "tau", tau)
 
     def init(context):
         v = jax.tree.map(lambda p: jnp.full_like(p, tau**2), context.params)

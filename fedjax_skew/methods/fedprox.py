@@ -7,17 +7,17 @@ method. Stragglers that do less work are not simulated.
 
 import optax
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method
 
 
-def fedprox(*, mu: float = 0.01) -> Method:
+@validated("hparams.fedprox")
+def fedprox(*, mu: NonNegative = 0.01) -> Method:
     """Local models are drawn to the round's global model by a squared distance.
 
     Args:
         mu: weight of ``||w - x||^2 / 2``, summed over all parameters; 0 is FedAvg.
     """
-    checks.at_least("fedprox", "mu", mu, 0)
 
     def regularizer(context):
         drift = optax.tree.sub(context.params, context.client.params)

@@ -19,11 +19,12 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, PositiveInt, validated
 from fedjax_skew.methods.base import Method, MethodState, PyTree, StepResult, average
 
 
-def fedsam(*, rho: float = 0.1, swa: bool = False, swa_cycle: int = 10) -> Method:
+@validated("hparams.fedsam")
+def fedsam(*, rho: NonNegative = 0.1, swa: bool = False, swa_cycle: PositiveInt = 10) -> Method:
     """Local steps of sharpness-aware minimisation.
 
     Args:
@@ -31,14 +32,18 @@ def fedsam(*, rho: float = 0.1, swa: bool = False, swa_cycle: int = 10) -> Metho
         swa: evaluate the average of late global models.
         swa_cycle: rounds between two models of that average.
     """
-    checks.at_least("fedsam", "rho", rho, 0)
     return _sharpness_aware(
         "fedsam", lambda params, gradient: perturbation(gradient, rho), swa, swa_cycle
     )
 
 
+@validated("hparams.fedasam")
 def fedasam(
-    *, rho: float = 0.7, eta: float = 0.2, swa: bool = False, swa_cycle: int = 10
+    *,
+    rho: NonNegative = 0.7,
+    eta: NonNegative = 0.2,
+    swa: bool = False,
+    swa_cycle: PositiveInt = 10,
 ) -> Method:
     """Local steps of adaptive sharpness-aware minimisation.
 
@@ -48,8 +53,6 @@ def fedasam(
         swa: evaluate the average of late global models.
         swa_cycle: rounds between two models of that average.
     """
-    checks.at_least("fedasam", "rho", rho, 0)
-    checks.at_least("fedasam", "eta", eta, 0)
     return _sharpness_aware(
         "fedasam",
         lambda params, gradient: adaptive_perturbation(params, gradient, rho, eta),
@@ -75,8 +78,6 @@ def adaptive_perturbation(params: PyTree, gradient: PyTree, rho: float, eta: flo
 
 
 def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
-    checks.flag(name, "swa", swa)
-    checks.positive(name, "swa_cycle", swa_cycle, whole=True)
 
     def step(s):
         gradient, aux = s.grad(s.params, s.batches[0])

@@ -6,19 +6,18 @@ training loss is not part of it.
 """
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.methods.base import Method
 
 
-def focal(*, gamma: float = 2.0, alpha: float = 0.25) -> Method:
+@validated("hparams.focal")
+def focal(*, gamma: NonNegative = 2.0, alpha: Positive = 0.25) -> Method:
     """Focal loss: samples that are already well classified count less.
 
     Args:
         gamma: how fast the weight of an easy sample falls.
         alpha: scale of the whole loss.
     """
-    checks.at_least("focal", "gamma", gamma, 0)
-    checks.positive("focal", "alpha", alpha)
 
     def loss(context):
         return context.mean(

@@ -6,14 +6,22 @@ counts to the server). The shift is not applied at test time. ``form="post_hoc"`
 plain cross-entropy and shifts the global model's logits by the global prior at test time instead.
 """
 
+from typing import Literal
+
 import jax.numpy as jnp
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method, MethodState
 
 
-def logit_adjust(*, tau: float = 1.0, form: str = "local", eps: float = 0.0) -> Method:
+@validated("hparams.logit_adjust")
+def logit_adjust(
+    *,
+    tau: NonNegative = 1.0,
+    form: Literal["local", "global", "post_hoc"] = "local",
+    eps: NonNegative = 0.0,
+) -> Method:
     """Logits shifted by the logarithm of the class prior.
 
     Args:
@@ -21,9 +29,6 @@ def logit_adjust(*, tau: float = 1.0, form: str = "local", eps: float = 0.0) -> 
         form: ``"local"`` or ``"global"`` prior in training, or ``"post_hoc"``.
         eps: added to the prior in training; 0 leaves vacant classes out of the softmax.
     """
-    checks.at_least("logit_adjust", "tau", tau, 0)
-    checks.choice("logit_adjust", "form", form, ("local", "global", "post_hoc"))
-    checks.at_least("logit_adjust", "eps", eps, 0)
 
     def global_counts(context):
         return MethodState(jnp.asarray(context.class_counts.sum(0), jnp.float32))

@@ -11,11 +11,14 @@ network stays as configured.
 import jax.numpy as jnp
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, NonNegativeInt, Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, Upload
 
 
-def moon(*, mu: float = 1.0, temperature: float = 0.5, projection: int = 0) -> Method:
+@validated("hparams.moon")
+def moon(
+    *, mu: NonNegative = 1.0, temperature: Positive = 0.5, projection: NonNegativeInt = 0
+) -> Method:
     """Features are drawn to the global model's, away from the client's previous model's.
 
     Args:
@@ -23,9 +26,6 @@ def moon(*, mu: float = 1.0, temperature: float = 0.5, projection: int = 0) -> M
         temperature: of the contrast.
         projection: width of a projection head below the classifier; 0 for none.
     """
-    checks.at_least("moon", "mu", mu, 0)
-    checks.positive("moon", "temperature", temperature)
-    checks.at_least("moon", "projection", projection, 0, whole=True)
 
     def keep(params, stats, seen):
         return {"params": params, "stats": stats, "seen": jnp.bool_(seen)}

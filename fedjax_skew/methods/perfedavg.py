@@ -13,16 +13,21 @@ descent on all of its training data; published evaluations adapt on test batches
 labels.
 """
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.losses import cross_entropy
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, StepResult
 
 
-def perfedavg(*, alpha: float = 0.005, variant: str = "fo", delta: float = 1e-3) -> Method:
+@validated("hparams.perfedavg")
+def perfedavg(
+    *, alpha: NonNegative = 0.005, variant: Literal["fo", "hf"] = "fo", delta: Positive = 1e-3
+) -> Method:
     """Meta-learning of a model that adapts to a client in one step.
 
     Args:
@@ -30,9 +35,6 @@ def perfedavg(*, alpha: float = 0.005, variant: str = "fo", delta: float = 1e-3)
         variant: ``"fo"`` for the first-order form, ``"hf"`` for the Hessian-free form.
         delta: relative step of the difference in the Hessian-free form.
     """
-    checks.at_least("perfedavg", "alpha", alpha, 0)
-    checks.choice("perfedavg", "variant", variant, ("fo", "hf"))
-    checks.positive("perfedavg", "delta", delta)
 
     def step(s):
         inner, aux = s.grad(s.params, s.batches[0])

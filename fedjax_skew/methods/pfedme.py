@@ -18,17 +18,18 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, StepResult, Upload
 
 
+@validated("hparams.pfedme")
 def pfedme(
     *,
-    lam: float = 15.0,
-    inner_lr: float = 0.09,
-    inner_steps: int = 5,
-    mu: float = 0.001,
-    beta: float = 1.0,
+    lam: Positive = 15.0,
+    inner_lr: Positive = 0.09,
+    inner_steps: PositiveInt = 5,
+    mu: NonNegative = 0.001,
+    beta: Positive = 1.0,
 ) -> Method:
     """Personal models tied to the global one by a Moreau envelope.
 
@@ -39,11 +40,6 @@ def pfedme(
         mu: weight decay of the client's own model.
         beta: step of the server; at 1 another method may bring its own server rule.
     """
-    checks.positive("pfedme", "lam", lam)
-    checks.positive("pfedme", "inner_lr", inner_lr)
-    checks.positive("pfedme", "inner_steps", inner_steps, whole=True)
-    checks.at_least("pfedme", "mu", mu, 0)
-    checks.positive("pfedme", "beta", beta)
     if inner_lr * (lam + mu) >= 2:
         raise ValueError(
             f"hparams.pfedme.inner_lr={inner_lr} diverges with lam={lam}; it must be below "

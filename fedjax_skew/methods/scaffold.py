@@ -17,12 +17,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
 from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
 
 
-def scaffold(*, server_lr: float = 1.0, uniform_weights: bool = True) -> Method:
+@validated("hparams.scaffold")
+def scaffold(*, server_lr: Positive = 1.0, uniform_weights: bool = True) -> Method:
     """Control variates correct the drift of local gradients.
 
     Args:
@@ -30,8 +31,6 @@ def scaffold(*, server_lr: float = 1.0, uniform_weights: bool = True) -> Method:
             averaging, and another method may bring its own.
         uniform_weights: weight clients equally instead of by their number of samples.
     """
-    checks.positive("scaffold", "server_lr", server_lr)
-    checks.flag("scaffold", "uniform_weights", uniform_weights)
 
     def init(context):
         require_fresh_momentum("scaffold", context.info)

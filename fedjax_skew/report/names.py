@@ -1,46 +1,8 @@
 """How names of methods, datasets and metrics are written in tables and figures."""
 
+from fedjax_skew import methods
 from fedjax_skew.data import datasets
 
-_METHODS = {
-    "centralized": "Centralised",
-    "ccvr": "CCVR",
-    "creff": "CReFF",
-    "fedadam": "FedAdam",
-    "fedavg": "FedAvg",
-    "fedavgm": "FedAvgM",
-    "fedbe": "FedBE",
-    "fedbn": "FedBN",
-    "fedconcat": "FedConcat",
-    "fedcurv": "FedCurv",
-    "feddecorr": "FedDecorr",
-    "feddf": "FedDF",
-    "feddyn": "FedDyn",
-    "fedexp": "FedExP",
-    "fedgc": "FedGC",
-    "fedgen": "FedGen",
-    "fedgf": "FedGF",
-    "fedgr": "FedGR",
-    "fedic": "FEDIC",
-    "fedlc": "FedLC",
-    "fedlc_lt": "FedLC-LT",
-    "fedlf": "FedLF",
-    "fedlmd": "FedLMD",
-    "fedmr": "FedMR",
-    "fednova": "FedNova",
-    "fedntd": "FedNTD",
-    "fedopt": "FedOpt",
-    "fedprox": "FedProx",
-    "fedrs": "FedRS",
-    "fedsam": "FedSAM",
-    "fedvls": "FedVLS",
-    "fedyogi": "FedYogi",
-    "focal": "Focal loss",
-    "moon": "MOON",
-    "perfedavg": "Per-FedAvg",
-    "pfedme": "pFedMe",
-    "scaffold": "SCAFFOLD",
-}
 _MODELS = {
     "dnn3": "MLP",
     "mobilenet_v2": "MobileNetV2",
@@ -73,7 +35,7 @@ _BRIEFLY = {"last": "last round", "best": "best round", "mean_last_50": "mean of
 
 def method(name: str) -> str:
     """``"fedlc+scaffold"`` becomes ``"FedLC + SCAFFOLD"``; unknown names stay as they are."""
-    return " + ".join(_METHODS.get(part, part) for part in name.split("+"))
+    return methods.label(name)
 
 
 def dataset(name: str) -> str:

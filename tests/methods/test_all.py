@@ -23,7 +23,13 @@ from fedjax_skew.simulation.problem import build, initial_state, start_next_phas
 # Server-side loops are shortened; what they do is tested beside each method.
 SHORT = {
     "ccvr": {"samples_per_class": 8, "epochs": 1},
-    "creff": {"ipc": 4, "match_steps": 2, "crt_epochs": 1, "sample_size": 4, "repeats": 1},
+    "creff": {
+        "images_per_class": 4,
+        "match_steps": 2,
+        "classifier_epochs": 1,
+        "sample_size": 4,
+        "repeats": 1,
+    },
     "fedbe": {"num_models": 2, "epochs": 1, "batch_size": 8, "swa_start": 1, "swa_every": 1},
     "fedconcat": {"num_clusters": 2, "encoder_rounds": 2},
     "feddf": {"steps": 3, "batch_size": 8},

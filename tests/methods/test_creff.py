@@ -11,7 +11,14 @@ from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import Batch, Evaluation
 from fedjax_skew.methods.creff import creff, head_gradient, match, mismatch
 
-SMALL = dict(ipc=6, match_steps=30, crt_epochs=20, crt_batch_size=8, sample_size=4, repeats=2)
+SMALL = dict(
+    images_per_class=6,
+    match_steps=30,
+    classifier_epochs=20,
+    classifier_batch_size=8,
+    sample_size=4,
+    repeats=2,
+)
 
 
 @pytest.fixture
@@ -65,7 +72,7 @@ def test_matching_stays_finite_without_any_gradient(targets):
 
 
 def test_the_evaluated_head_is_trained_on_the_features(make_init_context, make_round, targets):
-    method = creff(**SMALL, crt_lr=0.5)
+    method = creff(**SMALL, classifier_lr=0.5)
     state = method.init(make_init_context()).server
     _, gradients = targets
     summed = {"gradients": optax.tree.scale(2.0, gradients), "holders": jnp.array([2.0, 2, 2, 0])}

@@ -93,7 +93,7 @@ def test_equal_steps_give_fedavg(make_client, make_round, make_params, uniform_w
 
 def test_global_momentum_carries_on(make_client, make_round, make_params):
     """Twice the same update with factor 0.5: the second is 1.5 times as long."""
-    method = fednova(gmf=0.5)
+    method = fednova(global_momentum=0.5)
     args = method, make_client, make_round, make_params, (4, 2)
     _, first = one_round(*args, state=optax.tree.zeros_like(make_params()))
     _, second = one_round(*args, state=first.state)
