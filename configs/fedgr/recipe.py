@@ -18,7 +18,7 @@ UNSTATED = (
     "goes 1.5 times the way to the client's own model, and training diverges.",
     "Per-FedAvg and pFedMe: the global model is evaluated, not the clients' own.",
     "Fashion-MNIST: all 60,000 training samples (the paper says 50,000).",
-    "Scale of the unbalanced softmax: the default of hparams.fedgr.scale.",
+    "Scale of the unbalanced softmax: the default of hparams.fedgr.form.",
     "A client whose training is not finite is left out of its round, which happens now and then "
     "with learning rate 0.1 (on_nonfinite='skip').",
     "Table 4: the target is FedAvg's accuracy at its last round, for each seed its own; the first "

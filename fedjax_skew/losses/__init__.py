@@ -2,102 +2,120 @@
 
 Conventions:
 
-- ``logits [..., C]``, integer ``labels [...]``, ``class_counts [C]`` (one client's samples of each
-  class, integers or floats). Hyper-parameters are keyword-only.
+- ``logits [..., C]`` or ``features [..., D]`` come first and integer ``labels [...]`` second;
+  ``class_counts [C]`` are one client's samples of each class, integers or floats.
+- Hyper-parameters are keyword-only scalars: Python numbers, or arrays that may be traced, mapped
+  with ``vmap`` or learnt. Only Python numbers can be checked.
 - A loss of single examples returns ``[...]`` and leaves the mean to the caller. A loss that is a
-  statistic of the batch takes ``where [B] | None``, the rows that count, and returns a scalar.
-- A vacant class, one with count 0, drops out of a softmax by a mask on its logit. A label whose
-  class has dropped out gives a loss of 0 with a gradient of 0: such a row can only be padding.
+  statistic of the batch returns a scalar.
+- ``where`` masks rows. A row left out gives 0, or does not enter the statistic.
+- ``form`` names one of two readings where they differ: ``"paper"`` for the printed equation,
+  ``"code"`` for the authors' code. The default is a form that trains.
+- A vacant class, one with count 0, drops out of a softmax by a mask on its logit. A row whose own
+  label is vacant keeps it, as if the class had one sample, so that its loss is still a
+  cross-entropy. A label outside ``0..C-1`` marks padding and gives 0.
 - Teachers, class centres and other models' features receive no gradient unless a docstring says so.
-- Sums are taken in float32 or wider, and the result has that dtype: half-precision input gives
-  float32, float64 input gives float64.
-- Wrong shapes and dtypes raise a ``ValueError`` that names the argument, when the call is traced.
 
-====================================  ==========================  ==================
-kernel                                paper                       equation
-====================================  ==========================  ==================
-``fedlc``                             FedLC                       7
-``logit_wasserstein``                 FedLC-LT                    1
-``synthetic_logits``                  FedLC-LT                    2
-``local_logit_calibration``           FedLC-LT                    3
-``class_importance_weights``          FedLC-LT                    4
-``ensemble_logits``                   FedLC-LT                    5, 6
-``class_query``                       FedLC-LT                    7
-``calibration_distillation``          FedLC-LT                    8
-``balanced_softmax``                  FedVLS, logit adjustment    2
-``vacant_class_distillation``         FedVLS                      3
-``logit_suppression``                 FedVLS                      4, 5
-``fedvls``                            FedVLS                      6
-``adaptive_logit``                    FedLF                       3-5
-``class_center``                      FedLF                       8, 9
-``feature_decorrelation``             FedLF                       10-12
-``fedlf``                             FedLF                       13
-``unbalanced_softmax``                FedGR                       3, 4
-``gravitation``                       FedGR                       9
+What holds for every kernel, for every form and every option:
+
+- It works under ``jit``, ``vmap``, ``grad`` and ``checkpoint``, alone and nested, and so do its
+  array-valued hyper-parameters.
+- Values and gradients are finite for every count vector, a client without data included, for
+  logits of +-1e4, for zero features, for batches of one class or one row, and for rows left out by
+  ``where``, whatever those hold. Rows left out receive a gradient of exactly 0.
+- It computes in float32 or wider, and the result has that dtype: half-precision input gives
+  float32, float64 input gives float64.
+- Wrong shapes, dtypes and Python numbers raise a ``ValueError`` that names the argument, when the
+  call is traced.
+
+================================  =============================  ==================
+kernel                            paper                          equation
+================================  =============================  ==================
+``fedlc``                         FedLC                          7
+``logit_wasserstein``             FedLC-LT                       1
+``synthetic_logits``              FedLC-LT                       2
+``local_logit_calibration``       FedLC-LT                       3
+``class_importance_weights``      FedLC-LT                       4
+``ensemble_logits``               FedLC-LT                       5, 6
+``class_query``                   FedLC-LT                       7
+``normalized_distillation``       FedLC-LT                       8
+``balanced_softmax``              FedVLS, logit adjustment       2
+``vacant_class_distillation``     FedVLS                         3
+``logit_suppression``             FedVLS                         4, 5
+``adaptive_logit``                FedLF                          3-5
+``class_center``                  FedLF                          8, 9
+``feature_decorrelation``         FedLF                          10-12
+``unbalanced_softmax``            FedGR                          3, 4
+``gravitation``                   FedGR                          9
 ``cross_entropy``
-``restricted_softmax``                FedRS
-``focal``                             focal loss
-``calfat``                            CalFAT                      published code
-``not_true_distillation``             FedNTD
-``label_masking_distillation``        FedLMD, FedLMD-Tf
-``distillation``                      FedDF, FedBE, FEDIC
-``model_contrastive``                 MOON
-``manifold_reshaping``                FedMR                       intra-class term
-====================================  ==========================  ==================
+``restricted_softmax``            FedRS
+``focal``                         focal loss
+``calfat``                        CalFAT                         published code
+``not_true_distillation``         FedNTD
+``label_masking_distillation``    FedLMD, FedLMD-Tf
+``distillation``                  FedDF, FedBE, FEDIC
+``model_contrastive``             MOON
+``intra_class_decorrelation``     FedMR                          intra-class term
+``dimensional_decorrelation``     FedDecorr
+================================  =============================  ==================
 """
 
-from fedjax_skew.losses.baselines import (
+from fedjax_skew.losses._contrastive import model_contrastive
+from fedjax_skew.losses._decorrelation import (
+    dimensional_decorrelation,
+    feature_decorrelation,
+    intra_class_decorrelation,
+)
+from fedjax_skew.losses._distillation import (
+    distillation,
+    label_masking_distillation,
+    not_true_distillation,
+)
+from fedjax_skew.losses._fedgr import gravitation, unbalanced_softmax
+from fedjax_skew.losses._fedlc import fedlc
+from fedjax_skew.losses._fedlc_lt import (
+    class_importance_weights,
+    local_logit_calibration,
+    logit_wasserstein,
+    synthetic_logits,
+)
+from fedjax_skew.losses._fedlc_lt_server import (
+    class_query,
+    ensemble_logits,
+    normalized_distillation,
+)
+from fedjax_skew.losses._fedlf import adaptive_logit, class_center
+from fedjax_skew.losses._fedvls import logit_suppression, vacant_class_distillation
+from fedjax_skew.losses._softmax import (
     balanced_softmax,
     calfat,
     cross_entropy,
     focal,
     restricted_softmax,
 )
-from fedjax_skew.losses.distill import (
-    distillation,
-    label_masking_distillation,
-    not_true_distillation,
-)
-from fedjax_skew.losses.fedgr import gravitation, unbalanced_softmax
-from fedjax_skew.losses.fedlc import fedlc
-from fedjax_skew.losses.fedlc_lt import (
-    class_importance_weights,
-    local_logit_calibration,
-    logit_wasserstein,
-    synthetic_logits,
-)
-from fedjax_skew.losses.fedlc_lt_server import (
-    calibration_distillation,
-    class_query,
-    ensemble_logits,
-)
-from fedjax_skew.losses.fedlf import adaptive_logit, class_center, feature_decorrelation, fedlf
-from fedjax_skew.losses.fedvls import fedvls, logit_suppression, vacant_class_distillation
-from fedjax_skew.losses.representation import manifold_reshaping, model_contrastive
 
 __all__ = [
     "adaptive_logit",
     "balanced_softmax",
     "calfat",
-    "calibration_distillation",
     "class_center",
     "class_importance_weights",
     "class_query",
     "cross_entropy",
+    "dimensional_decorrelation",
     "distillation",
     "ensemble_logits",
     "feature_decorrelation",
     "fedlc",
-    "fedlf",
-    "fedvls",
     "focal",
     "gravitation",
+    "intra_class_decorrelation",
     "label_masking_distillation",
     "local_logit_calibration",
     "logit_suppression",
     "logit_wasserstein",
-    "manifold_reshaping",
     "model_contrastive",
+    "normalized_distillation",
     "not_true_distillation",
     "restricted_softmax",
     "synthetic_logits",

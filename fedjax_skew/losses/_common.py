@@ -1,10 +1,11 @@
 """Checks and log-domain masking shared by the loss kernels.
 
-Every mask acts on logits before the softmax and never on probabilities after it, so that a
-class left out has probability exactly zero and passes back a gradient of exactly zero.
+Every mask acts on logits before the softmax and never on probabilities after it, so that a class
+left out has probability exactly zero and passes back a gradient of exactly zero.
 """
 
 import operator
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,12 @@ from jax.typing import ArrayLike
 # Sums over features must not drop to bfloat16 or TF32 where the hardware would do so by default.
 PRECISE = jax.lax.Precision.HIGHEST
 
+# The equation as the paper prints it, or as the authors' code computes it.
+Form = Literal["paper", "code"]
 
-def floats(**arrays: ArrayLike) -> list[jax.Array]:
-    """Brings named arrays to one floating dtype of at least 32 bits.
+
+def promote_floats(**arrays: ArrayLike) -> list[jax.Array]:
+    """Promotes named arrays to one floating dtype of at least 32 bits.
 
     Half-precision input is widened because log-sum-exp and means lose most of their digits in it;
     float64 stays float64.
@@ -34,21 +38,20 @@ def check_rank(name: str, value: jax.Array, rank: int) -> None:
         raise ValueError(f"{name} must have rank {rank}, got shape {value.shape}.")
 
 
+def check_vectors(name: str, value: jax.Array) -> None:
+    """Raises if ``value`` does not end in a non-empty axis."""
+    if value.ndim < 1 or value.shape[-1] < 1:
+        raise ValueError(f"{name} must end in a non-empty axis, got shape {value.shape}.")
+
+
 def check_shape(name: str, value: jax.Array, shape: tuple[int, ...], why: str) -> None:
     """Raises if ``value`` does not have ``shape``; ``why`` says where the shape comes from."""
     if value.shape != shape:
         raise ValueError(f"{name} must have shape {shape} ({why}), got {value.shape}.")
 
 
-def check_positive(**numbers: object) -> None:
-    """Raises if a Python number is not above zero; traced values cannot be checked."""
-    for name, number in numbers.items():
-        if isinstance(number, (int, float)) and not number > 0:
-            raise ValueError(f"{name} must be above 0, got {number}.")
-
-
 def check_count(name: str, number: int, low: int, high: int | None = None) -> None:
-    """Raises if a static number is no integer in ``low..high``."""
+    """Raises if a static number is not an integer in ``low..high``."""
     try:
         inside = low <= operator.index(number) and (high is None or number <= high)
     except TypeError:
@@ -58,42 +61,77 @@ def check_count(name: str, number: int, low: int, high: int | None = None) -> No
         raise ValueError(f"{name} must be an integer {allowed}, got {number!r}.")
 
 
-def batch(logits: jax.Array, labels: ArrayLike, name: str = "logits") -> jax.Array:
+def check_form(form: str, allowed: Any = Form) -> None:
+    """Raises if ``form`` is not one of the words of the ``Literal`` type ``allowed``."""
+    words = get_args(allowed)
+    if form not in words:
+        raise ValueError(f"form={form!r} is unknown; allowed: {', '.join(map(repr, words))}.")
+
+
+def scalar(
+    name: str,
+    value: ArrayLike,
+    dtype: jnp.dtype,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+) -> jax.Array:
+    """Checks a hyper-parameter and gives it a dtype that does not change the result's.
+
+    A Python number must be at least ``low`` or larger than ``above``. The value of an array, which
+    may be traced, cannot be checked.
+    """
+    if not isinstance(value, (int, float)):
+        value = jnp.asarray(value)
+        check_shape(name, value, (), "a scalar; map over several values with jax.vmap")
+        return value.astype(dtype)
+    if low is not None and not value >= low:
+        raise ValueError(f"{name} must be at least {low}, got {value}.")
+    if above is not None and not value > above:
+        raise ValueError(f"{name} must be above {above}, got {value}.")
+    # A plain Python number is weakly typed, where a numpy float64 would widen the result.
+    return float(value)  # type: ignore[return-value]
+
+
+def check_labels(logits: jax.Array, labels: ArrayLike, name: str = "logits") -> jax.Array:
     """Checks ``labels [...]`` against ``logits [..., C]`` and returns them as an array."""
     labels = jnp.asarray(labels)
-    if logits.ndim < 1 or logits.shape[-1] < 1:
-        raise ValueError(f"{name} must end in a non-empty axis, got shape {logits.shape}.")
+    check_vectors(name, logits)
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ValueError(f"labels must have an integer dtype, got {labels.dtype}.")
     check_shape("labels", labels, logits.shape[:-1], f"{name} without its last axis")
     return labels
 
 
-def counts_like(class_counts: ArrayLike, logits: jax.Array) -> jax.Array:
+def check_counts(class_counts: ArrayLike, logits: jax.Array) -> jax.Array:
     """Checks ``class_counts [C]`` against ``logits [..., C]`` and gives it the logits' dtype."""
     class_counts = jnp.asarray(class_counts)
     if not jnp.issubdtype(class_counts.dtype, jnp.number):
         raise ValueError(f"class_counts must hold numbers, got {class_counts.dtype}.")
-    if logits.ndim < 1:
-        raise ValueError(f"logits must end in the class axis, got shape {logits.shape}.")
-    check_shape("class_counts", class_counts, logits.shape[-1:], "one count for each class")
+    check_vectors("logits", logits)
+    check_shape("class_counts", class_counts, logits.shape[-1:], "one count per class")
     return class_counts.astype(logits.dtype)
 
 
-def rows(where: ArrayLike | None, size: int) -> jax.Array:
-    """Checks the row mask ``where [B] | None`` and returns it as booleans."""
+def check_present(present: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+    """Checks a mask of the classes that are present, or their counts; returns booleans."""
+    present = jnp.asarray(present)
+    check_shape("present", present, shape, "one entry per class")
+    return present > 0
+
+
+def row_mask(where: ArrayLike | None, shape: tuple[int, ...]) -> jax.Array:
+    """Checks the row mask ``where [...] | None`` and returns it as booleans."""
     if where is None:
-        return jnp.ones((size,), bool)
+        return jnp.ones(shape, bool)
     where = jnp.asarray(where)
-    check_shape("where", where, (size,), "one entry for each row of the batch")
+    check_shape("where", where, shape, "one entry per row")
     return where.astype(bool)
 
 
-def members(name: str, value: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
-    """Checks a presence mask and returns it as booleans; counts serve as well."""
-    value = jnp.asarray(value)
-    check_shape(name, value, shape, "one entry for each class")
-    return value > 0
+def zero_rows(values: jax.Array, where: jax.Array) -> jax.Array:
+    """Sets the rows of ``values [..., D]`` or ``[...]`` that ``where [...]`` leaves out to 0."""
+    return jnp.where(where.reshape(where.shape + (1,) * (values.ndim - where.ndim)), values, 0)
 
 
 def one_hot(labels: jax.Array, num_classes: int) -> jax.Array:
@@ -125,8 +163,12 @@ def logsumexp(values: jax.Array, keep: jax.Array, empty: float = 0.0) -> jax.Arr
 def negative_log_likelihood(
     logits: jax.Array, labels: jax.Array, keep: jax.Array | None = None
 ) -> jax.Array:
-    """Cross-entropy ``[...]`` among the classes in ``keep``; 0 if the label is not one of them."""
+    """Cross-entropy ``[...]`` among the classes in ``keep`` and the label's own class.
+
+    A label out of range, which can only belong to padding, gives 0.
+    """
     true = one_hot(labels, logits.shape[-1])
+    keep = None if keep is None else keep | true
     return jnp.where(true, -log_softmax(logits, keep), 0).sum(axis=-1)
 
 
@@ -138,7 +180,7 @@ def kl_divergence(
 ) -> jax.Array:
     """KL(softmax(target) || softmax(logits)) over the last axis, each among its own entries.
 
-    ``target_keep`` must lie inside ``keep``; where it is empty the divergence is 0.
+    ``target_keep`` must be a subset of ``keep``; where it is empty the divergence is 0.
     """
     log_q = log_softmax(target, target_keep)
     q = jnp.exp(log_q)
@@ -147,10 +189,10 @@ def kl_divergence(
     return (q * (log_q - log_softmax(logits, keep))).sum(axis=-1)
 
 
-def prior(class_counts: jax.Array) -> jax.Array:
-    """Class frequencies ``[C]``; all zero for a client without data."""
+def divide_by_total(counts: jax.Array, class_counts: jax.Array) -> jax.Array:
+    """``counts [C]`` divided by the sum of ``class_counts [C]``, or by 1 if that is 0."""
     total = class_counts.sum()
-    return class_counts / jnp.where(total > 0, total, 1)
+    return counts / jnp.where(total > 0, total, 1)
 
 
 def masked_mean(values: jax.Array, keep: jax.Array) -> jax.Array:
@@ -172,7 +214,7 @@ def unit(vectors: jax.Array) -> jax.Array:
     return jnp.where(long, vectors * jax.lax.rsqrt(jnp.where(long, square, 1)), 0)
 
 
-def count_scale(class_counts: jax.Array, alpha: float) -> jax.Array:
+def count_scale(class_counts: jax.Array, alpha: jax.Array) -> jax.Array:
     """Scale ``[C]`` that runs from ``alpha`` for a vacant class to 1 for the largest."""
     largest = class_counts.max()
     return alpha + (1 - alpha) * class_counts / jnp.where(largest > 0, largest, 1)

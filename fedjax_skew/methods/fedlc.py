@@ -1,27 +1,32 @@
 """FedLC. Zhang et al., Federated Learning with Label Distribution Skew via Logits Calibration,
 ICML 2022.
 
-The ordinary softmax of the calibrated logits; the printed denominator, which leaves the true
-class out and has no lower bound, is ``exclude_true=True``. The paper does not give ``tau``: 1.0
-is common, 0.1 and 0.5 appear in other papers' tables.
+The default is the ordinary softmax of the calibrated logits, as in every known implementation. The
+printed denominator, ``form="paper"``, leaves the true class out and has no lower bound. The paper
+does not state ``tau``: 1.0 is common, 0.1 and 0.5 appear in other papers' tables.
 """
+
+from typing import Literal
 
 from fedjax_skew import losses
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method
 
 
-def fedlc(*, tau: float = 1.0, min_count: float = 0.0, exclude_true: bool = False) -> Method:
+def fedlc(
+    *, tau: float = 1.0, min_count: float = 0.0, form: Literal["paper", "code"] = "code"
+) -> Method:
     """Logits calibrated by a margin that grows as a class gets rarer on the client.
 
     Args:
         tau: strength of the margin ``tau * n_c^(-1/4)``.
         min_count: smallest count a class is given; 0 leaves vacant classes out of the softmax.
-        exclude_true: leave the true class out of the denominator, as printed.
+        form: ``"code"`` for the ordinary softmax; ``"paper"`` leaves the true class out of the
+            denominator, as printed.
     """
     checks.at_least("fedlc", "tau", tau, 0)
     checks.at_least("fedlc", "min_count", min_count, 0)
-    checks.flag("fedlc", "exclude_true", exclude_true)
+    checks.choice("fedlc", "form", form, ("paper", "code"))
 
     def loss(context):
         return context.mean(
@@ -31,7 +36,7 @@ def fedlc(*, tau: float = 1.0, min_count: float = 0.0, exclude_true: bool = Fals
                 context.client.class_counts,
                 tau=tau,
                 min_count=min_count or None,
-                exclude_true=exclude_true,
+                form=form,
             )
         )
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew.losses import (
-    calibration_distillation,
     class_query,
     cross_entropy,
     ensemble_logits,
+    normalized_distillation,
 )
 from fedjax_skew.methods.base import PyTree, Round, ServerResult
 from fedjax_skew.methods.server_training import (
@@ -76,7 +76,7 @@ def distill(
         if l_global:
             teacher = ensemble(learnt, clients)
             loss += cross_entropy(teacher, labels[ids])
-            loss += calibration_distillation(student, teacher)
+            loss += normalized_distillation(student, teacher)
         return jnp.mean(loss), None
 
     learnt = minimize(
@@ -95,7 +95,7 @@ def distill(
         ids = draw(key, batch_size, number)
         outputs, stats = rnd.model.apply(params, stats, x[ids], train=True)
         teacher = jax.lax.stop_gradient(ensemble(learnt, known(ids)[1]))
-        return jnp.mean(calibration_distillation(outputs.logits, teacher)), stats
+        return jnp.mean(normalized_distillation(outputs.logits, teacher)), stats
 
     done = minimize(towards_ensemble, optax.sgd(server_lr), params, stats, key_distill, steps=steps)
     state = {**rnd.state, "r": rnd.state["r"].at[rnd.ids].set(learnt["r"])}

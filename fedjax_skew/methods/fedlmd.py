@@ -40,11 +40,10 @@ def _label_masking(name: str, beta: float, temperature: float, *, teacher_free: 
         return beta * context.mean(
             losses.label_masking_distillation(
                 context.outputs.logits,
-                None if teacher_free else context.client.teacher(context.batch).logits,
                 context.batch.labels,
+                None if teacher_free else context.client.teacher(context.batch).logits,
                 context.client.class_counts,
                 temperature=temperature,
-                teacher_free=teacher_free,
             )
         )
 

@@ -24,10 +24,10 @@ def fedmr(*, mu: float = 0.01, batch_weights: bool = True) -> Method:
     checks.flag("fedmr", "batch_weights", batch_weights)
 
     def regularizer(context):
-        return mu * losses.manifold_reshaping(
+        return mu * losses.intra_class_decorrelation(
             context.outputs.features,
             context.batch.labels,
-            context.client.info.num_classes,
+            num_classes=context.client.info.num_classes,
             where=context.batch.where,
         )
 

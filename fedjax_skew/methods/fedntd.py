@@ -23,8 +23,8 @@ def fedntd(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
         return beta * context.mean(
             losses.not_true_distillation(
                 context.outputs.logits,
-                context.client.teacher(context.batch).logits,
                 context.batch.labels,
+                context.client.teacher(context.batch).logits,
                 temperature=temperature,
             )
         )

@@ -1,27 +1,32 @@
 """FedRS. Li and Zhan, FedRS: Federated Learning with Restricted Softmax for Label Distribution
 Non-IID Data, KDD 2021.
 
-By default the paper's rule: logits of missing classes are scaled by ``alpha``. The published code
-scales every class by its count (``soft=True``), which also lowers rare present classes. The
-published classifier has no bias. Copies in other repositories keep it (``head_bias=True``) and
-scale it together with the rest of the logit.
+By default the paper's rule: logits of missing classes are scaled by ``alpha``. The authors' code,
+``form="code"``, scales every class by its count, which also lowers rare present classes. The
+authors' classifier has no bias. Copies in other repositories keep it (``head_bias=True``) and scale
+it together with the rest of the logit.
 """
+
+from typing import Literal
 
 from fedjax_skew import losses
 from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method
 
 
-def fedrs(*, alpha: float = 0.5, soft: bool = False, head_bias: bool = False) -> Method:
+def fedrs(
+    *, alpha: float = 0.5, form: Literal["paper", "code"] = "paper", head_bias: bool = False
+) -> Method:
     """Restricted softmax: logits of missing classes are scaled down.
 
     Args:
         alpha: scale of a missing class.
-        soft: the published code's scale ``alpha + (1 - alpha) n_c / max n``.
+        form: ``"paper"`` scales missing classes by ``alpha``; ``"code"`` scales every class by
+            ``alpha + (1 - alpha) n_c / max n``.
         head_bias: give the classifier a bias.
     """
     checks.within("fedrs", "alpha", alpha, 0, 1)
-    checks.flag("fedrs", "soft", soft)
+    checks.choice("fedrs", "form", form, ("paper", "code"))
     checks.flag("fedrs", "head_bias", head_bias)
 
     def loss(context):
@@ -31,7 +36,7 @@ def fedrs(*, alpha: float = 0.5, soft: bool = False, head_bias: bool = False) ->
                 context.batch.labels,
                 context.client.class_counts,
                 alpha=alpha,
-                soft=soft,
+                form=form,
             )
         )
 

@@ -1,14 +1,148 @@
 """What the tests of all loss kernels share: float64, one problem, and every kernel on it."""
 
 import contextlib
+import dataclasses
 import functools
+import inspect
+import typing
 from collections.abc import Callable, Iterator
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedjax_skew import losses
+
+# The arguments of every kernel, as keys of the problem below. No gradient flows to those in
+# brackets. A new kernel needs a line here and a test that compares it with numpy.
+ARGUMENTS = {
+    "adaptive_logit": "logits labels counts",
+    "balanced_softmax": "logits labels counts",
+    "calfat": "logits labels counts",
+    "class_center": "features labels (centers) present",
+    "class_importance_weights": "(table) (synthetic) present",
+    "class_query": "logits a b",
+    "cross_entropy": "logits labels",
+    "dimensional_decorrelation": "features",
+    "distillation": "logits (teacher)",
+    "ensemble_logits": "client_logits weights r norms",
+    "feature_decorrelation": "features",
+    "fedlc": "logits labels counts",
+    "focal": "logits labels",
+    "gravitation": "heads held",
+    "intra_class_decorrelation": "features labels",
+    "label_masking_distillation": "logits labels (teacher) counts",
+    "local_logit_calibration": "logits labels (synthetic)",
+    "logit_suppression": "logits labels counts",
+    "logit_wasserstein": "means vars held",
+    "model_contrastive": "features (near) (far)",
+    "normalized_distillation": "logits teacher",
+    "not_true_distillation": "logits labels (teacher)",
+    "restricted_softmax": "logits labels counts",
+    "synthetic_logits": "means (distances)",
+    "unbalanced_softmax": "logits labels counts",
+    "vacant_class_distillation": "logits (teacher) counts",
+}
+
+# Static options that have no default, and optional arrays to try besides the defaults.
+REQUIRED = {
+    "intra_class_decorrelation": {"num_classes": 5},
+    "synthetic_logits": {"num_neighbors": 2},
+}
+EXTRA = {
+    "balanced_softmax": [{"eps": 1e-9}],
+    "fedlc": [{"min_count": 1e-8}],
+}
+
+# Arguments with one row per example, which ``where`` masks.
+ROWS = ("logits", "teacher", "features", "near", "far")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A kernel with some of its options.
+
+    Attributes:
+        name: of the kernel.
+        static: options known when the program is traced.
+        scalars: hyper-parameters handed over as arrays.
+    """
+
+    name: str
+    static: tuple[tuple[str, object], ...]
+    scalars: tuple[tuple[str, float], ...]
+
+    @property
+    def constants(self) -> set[str]:
+        """Keys of the arguments to which no gradient flows."""
+        words = ARGUMENTS[self.name].split()
+        return {word[1:-1] for word in words if word.startswith("(")}
+
+    @property
+    def masked(self) -> bool:
+        """Whether the kernel takes a row mask."""
+        return "where" in inspect.signature(getattr(losses, self.name)).parameters
+
+    def __call__(self, floats: dict[str, jax.Array], p: dict[str, jax.Array]) -> jax.Array:
+        """The kernel on a problem, in which ``floats`` replaces arrays and scalars."""
+        words = [word.strip("()") for word in ARGUMENTS[self.name].split()]
+        options = {**dict(self.static), **{name: floats[name] for name, _ in self.scalars}}
+        if self.masked:
+            options["where"] = p["where"]
+        return getattr(losses, self.name)(*({**p, **floats}[word] for word in words), **options)
+
+    def floats(self, p: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Every array and scalar of a problem that a gradient can be taken of."""
+        words = [word.strip("()") for word in ARGUMENTS[self.name].split()]
+        arrays = {word: p[word] for word in words if p[word].dtype.kind not in "bi"}
+        width = np.float64 if any(a.dtype == np.float64 for a in arrays.values()) else np.float32
+        return arrays | {name: np.asarray(value, width) for name, value in self.scalars}
+
+
+def cases() -> dict[str, Case]:
+    """Every kernel with its defaults, and with each other form, flag and extra option."""
+    found = {}
+    for name in losses.__all__:
+        parameters = inspect.signature(getattr(losses, name)).parameters.values()
+        hints = typing.get_type_hints(getattr(losses, name))
+        options = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "where"]
+        changes: list[dict[str, object]] = [{}]
+        for p in options:
+            if typing.get_origin(hints[p.name]) is typing.Literal:
+                words = typing.get_args(hints[p.name])
+                changes += [{p.name: word} for word in words if word != p.default]
+            elif hints[p.name] is bool:
+                changes.append({p.name: not p.default})
+        changes += EXTRA.get(name, [])
+        for change in changes:
+            values = {p.name: p.default for p in options} | REQUIRED.get(name, {}) | change
+            arrays = {k: v for k, v in values.items() if type(v) is float}
+            static = {k: v for k, v in values.items() if k not in arrays and v is not None}
+            label = "-".join([name, *(f"{k}={v}" for k, v in change.items())])
+            found[label] = Case(name, tuple(static.items()), tuple(arrays.items()))
+    return found
+
+
+CASES = cases()
+
+
+@pytest.fixture(params=sorted(CASES))
+def case(request: pytest.FixtureRequest) -> Case:
+    """Every kernel in turn, with each of its options."""
+    return CASES[request.param]
+
+
+@pytest.fixture(params=sorted(label for label in CASES if "-" not in label))
+def plain_case(request: pytest.FixtureRequest) -> Case:
+    """Every kernel in turn, with its defaults."""
+    return CASES[request.param]
+
+
+@pytest.fixture(scope="session")
+def arguments() -> dict[str, str]:
+    """The table of the kernels' arguments."""
+    return ARGUMENTS
 
 
 @pytest.fixture(scope="session")
@@ -55,208 +189,39 @@ def problem() -> Callable[..., dict[str, np.ndarray]]:
             "means": normal(clients, num_classes, num_classes),
             "vars": np.abs(normal(clients, num_classes, num_classes)),
             "distances": np.abs(normal(clients, clients)),
+            "table": normal(num_classes, num_classes),
             "synthetic": normal(num_classes, num_classes),
             "client_logits": normal(clients, size, num_classes),
             "weights": np.full(clients, 1 / clients, np.float32),
             "r": normal(clients, num_classes),
             "norms": np.linspace(1, 3, clients, dtype=np.float32),
             "a": normal(num_classes),
+            "b": normal(num_classes),
         }
 
     return build
 
 
-# name -> (argument that carries the gradient, kernel as a function of it and of the problem)
-KERNELS = {
-    "cross_entropy": ("logits", lambda x, p: losses.cross_entropy(x, p["labels"])),
-    "fedlc": ("logits", lambda x, p: losses.fedlc(x, p["labels"], p["counts"])),
-    "fedlc-min_count": (
-        "logits",
-        lambda x, p: losses.fedlc(x, p["labels"], p["counts"], tau=0.5, min_count=1e-8),
-    ),
-    "fedlc-exclude_true": (
-        "logits",
-        lambda x, p: losses.fedlc(x, p["labels"], p["counts"], exclude_true=True),
-    ),
-    "balanced_softmax": (
-        "logits",
-        lambda x, p: losses.balanced_softmax(x, p["labels"], p["counts"]),
-    ),
-    "balanced_softmax-eps": (
-        "logits",
-        lambda x, p: losses.balanced_softmax(x, p["labels"], p["counts"], eps=1e-9),
-    ),
-    "restricted_softmax": (
-        "logits",
-        lambda x, p: losses.restricted_softmax(x, p["labels"], p["counts"]),
-    ),
-    "restricted_softmax-soft": (
-        "logits",
-        lambda x, p: losses.restricted_softmax(x, p["labels"], p["counts"], soft=True),
-    ),
-    "adaptive_logit": ("logits", lambda x, p: losses.adaptive_logit(x, p["labels"], p["counts"])),
-    "unbalanced_softmax": (
-        "logits",
-        lambda x, p: losses.unbalanced_softmax(x, p["labels"], p["counts"]),
-    ),
-    "unbalanced_softmax-max": (
-        "logits",
-        lambda x, p: losses.unbalanced_softmax(x, p["labels"], p["counts"], scale="max"),
-    ),
-    "focal": ("logits", lambda x, p: losses.focal(x, p["labels"])),
-    "calfat": ("logits", lambda x, p: losses.calfat(x, p["labels"], p["counts"])),
-    "vacant_class_distillation": (
-        "logits",
-        lambda x, p: losses.vacant_class_distillation(x, p["teacher"], p["counts"]),
-    ),
-    "logit_suppression": (
-        "logits",
-        lambda x, p: losses.logit_suppression(x, p["labels"], p["counts"], where=p["where"]),
-    ),
-    "logit_suppression-published_code": (
-        "logits",
-        lambda x, p: losses.logit_suppression(
-            x, p["labels"], p["counts"], where=p["where"], published_code=True
-        ),
-    ),
-    "fedvls": (
-        "logits",
-        lambda x, p: losses.fedvls(x, p["teacher"], p["labels"], p["counts"], where=p["where"]),
-    ),
-    "fedvls-published_code": (
-        "logits",
-        lambda x, p: losses.fedvls(
-            x, p["teacher"], p["labels"], p["counts"], where=p["where"], published_code=True
-        ),
-    ),
-    "class_center": (
-        "features",
-        lambda x, p: losses.class_center(x, p["labels"], p["centers"], p["present"]),
-    ),
-    "class_center-literal": (
-        "features",
-        lambda x, p: losses.class_center(
-            x, p["labels"], p["centers"], p["present"], literal_margin=True
-        ),
-    ),
-    "feature_decorrelation": (
-        "features",
-        lambda x, p: losses.feature_decorrelation(x, where=p["where"]),
-    ),
-    "fedlf": (
-        "features",
-        lambda x, p: losses.fedlf(
-            p["logits"], x, p["labels"], p["counts"], p["centers"], p["present"], where=p["where"]
-        ),
-    ),
-    "fedlf-logits": (
-        "logits",
-        lambda x, p: losses.fedlf(
-            x, p["features"], p["labels"], p["counts"], p["centers"], p["present"], where=p["where"]
-        ),
-    ),
-    "gravitation": ("heads", lambda x, p: losses.gravitation(x, p["held"])),
-    "logit_wasserstein": (
-        "means",
-        lambda x, p: losses.logit_wasserstein(x, p["vars"], p["held"], normalize=False),
-    ),
-    "logit_wasserstein-var": (
-        "vars",
-        lambda x, p: losses.logit_wasserstein(p["means"], x, p["held"], normalize=False),
-    ),
-    "synthetic_logits": (
-        "means",
-        lambda x, p: losses.synthetic_logits(x, p["distances"], num_neighbors=2),
-    ),
-    "local_logit_calibration": (
-        "logits",
-        lambda x, p: losses.local_logit_calibration(
-            x, p["labels"], p["synthetic"], where=p["where"]
-        ),
-    ),
-    "class_query": ("logits", lambda x, p: losses.class_query(x, p["a"], p["a"])),
-    "ensemble_logits": (
-        "r",
-        lambda x, p: losses.ensemble_logits(p["client_logits"], p["weights"], x, p["norms"]),
-    ),
-    "calibration_distillation": (
-        "logits",
-        lambda x, p: losses.calibration_distillation(x, p["teacher"]),
-    ),
-    "calibration_distillation-teacher": (
-        "teacher",
-        lambda x, p: losses.calibration_distillation(p["logits"], x),
-    ),
-    "not_true_distillation": (
-        "logits",
-        lambda x, p: losses.not_true_distillation(x, p["teacher"], p["labels"], temperature=2.0),
-    ),
-    "label_masking_distillation": (
-        "logits",
-        lambda x, p: losses.label_masking_distillation(x, p["teacher"], p["labels"], p["counts"]),
-    ),
-    "label_masking_distillation-teacher_free": (
-        "logits",
-        lambda x, p: losses.label_masking_distillation(
-            x, None, p["labels"], p["counts"], temperature=3.0, teacher_free=True
-        ),
-    ),
-    "distillation": (
-        "logits",
-        lambda x, p: losses.distillation(x, p["teacher"], temperature=2.0),
-    ),
-    "model_contrastive": (
-        "features",
-        lambda x, p: losses.model_contrastive(x, p["near"], p["far"]),
-    ),
-    "manifold_reshaping": (
-        "features",
-        lambda x, p: losses.manifold_reshaping(
-            x, p["labels"], p["counts"].shape[0], where=p["where"]
-        ),
-    ),
-}
-
-
-@pytest.fixture(params=sorted(KERNELS))
-def kernel(request: pytest.FixtureRequest) -> tuple[str, Callable]:
-    """Each kernel in turn, options included, and the name of the argument with a gradient."""
-    return KERNELS[request.param]
-
-
-@pytest.fixture(params=sorted(name for name in KERNELS if "-" not in name))
-def plain_kernel(request: pytest.FixtureRequest) -> tuple[str, Callable]:
-    """Each kernel in turn with default options only."""
-    return KERNELS[request.param]
-
-
-@pytest.fixture(scope="session")
-def covered() -> set[str]:
-    """Names of the kernels in the table above."""
-    return {name.split("-")[0] for name in KERNELS}
-
-
 @functools.cache
-def compiled(function: Callable) -> Callable:
-    """Value and gradient of a kernel of the table, compiled once for all tests."""
+def compiled(case: Case) -> Callable:
+    """Value of a case and its gradient with respect to all arrays and scalars, compiled once."""
 
-    def total(x: jax.Array, p: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        value = function(x, p)
-        return value.sum(), value
+    def total(floats: dict[str, jax.Array], p: dict[str, jax.Array]) -> tuple:
+        value = case(floats, p)
+        # Distances may be infinite; their gradients must not be.
+        return jnp.where(jnp.isfinite(value), value, 0).sum(), value
 
     return jax.jit(jax.value_and_grad(total, has_aux=True))
 
 
 @pytest.fixture(scope="session")
 def value_and_gradient() -> Callable:
-    """Evaluates a kernel of the table on a problem."""
+    """Evaluates a case on a problem."""
 
-    def run(
-        kernel: tuple[str, Callable], p: dict[str, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        name, function = kernel
-        (_, value), gradient = compiled(function)(p[name], p)
-        return np.asarray(value), np.asarray(gradient)
+    def run(case: Case, p: dict[str, np.ndarray], **scalars: float) -> tuple[np.ndarray, dict]:
+        floats = case.floats(p) | {name: np.float32(value) for name, value in scalars.items()}
+        (_, value), gradient = compiled(case)(floats, p)
+        return np.asarray(value), {name: np.asarray(g) for name, g in gradient.items()}
 
     return run
 

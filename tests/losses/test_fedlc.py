@@ -14,7 +14,7 @@ skewed = st.sampled_from([2, 5]).flatmap(
 )
 
 
-def reference(logits, labels, counts, tau=1.0, min_count=None, exclude_true=False):
+def reference(logits, labels, counts, tau=1.0, min_count=None, form="code"):
     result = []
     for f, y in zip(logits, labels, strict=True):
         top, bottom = 0.0, 0.0
@@ -22,7 +22,7 @@ def reference(logits, labels, counts, tau=1.0, min_count=None, exclude_true=Fals
             n = n if min_count is None else max(n, min_count)
             weight = np.exp(f[c] - tau * n**-0.25) if n > 0 else 0.0
             top += weight * (c == y)
-            bottom += weight * (c != y or not exclude_true)
+            bottom += weight * (c != y or form == "code")
         result.append(-np.log(top / bottom) if top > 0 and bottom > 0 else 0.0)
     return np.array(result)
 
@@ -34,7 +34,7 @@ def test_equals_the_formula(agrees, problem, counts, seed):
     args = p["logits"], p["labels"], p["counts"]
     agrees(losses.fedlc, reference, *args)
     agrees(losses.fedlc, reference, *args, tau=0.1, min_count=1e-5)
-    agrees(losses.fedlc, reference, *args, tau=0.5, exclude_true=True)
+    agrees(losses.fedlc, reference, *args, tau=0.5, form="paper")
 
 
 def test_hand_computed_margin():
@@ -51,11 +51,11 @@ def test_equal_counts_give_cross_entropy(problem):
     )
 
 
-@pytest.mark.parametrize("exclude_true", [False, True])
-def test_shift_of_all_logits_changes_nothing(problem, exclude_true):
+@pytest.mark.parametrize("form", ["paper", "code"])
+def test_shift_of_all_logits_changes_nothing(problem, form):
     p = problem()
-    value = losses.fedlc(p["logits"], p["labels"], p["counts"], exclude_true=exclude_true)
-    moved = losses.fedlc(p["logits"] + 7, p["labels"], p["counts"], exclude_true=exclude_true)
+    value = losses.fedlc(p["logits"], p["labels"], p["counts"], form=form)
+    moved = losses.fedlc(p["logits"] + 7, p["labels"], p["counts"], form=form)
     np.testing.assert_allclose(moved, value, rtol=1e-4, atol=1e-5)
 
 
@@ -83,6 +83,33 @@ def test_tiny_min_count_is_nearly_dropping_out(problem):
     np.testing.assert_allclose(floored, dropped, rtol=1e-5)
 
 
-def test_literal_form_has_no_lower_bound():
-    value = losses.fedlc(np.array([100.0, 0.0]), 0, np.array([1, 1]), exclude_true=True)
+def test_printed_form_has_no_lower_bound():
+    value = losses.fedlc(np.array([100.0, 0.0]), 0, np.array([1, 1]), form="paper")
     np.testing.assert_allclose(value, -100)
+
+
+def test_a_label_of_a_vacant_class_has_a_proper_cross_entropy():
+    """The class counts as one sample for its own row and stays out of all others."""
+    logits, counts = np.array([[1.0, 0.0, 2.0], [1.0, 0.0, 2.0]]), np.array([16, 1, 0])
+    value = losses.fedlc(logits, np.array([2, 0]), counts)
+    with_one = reference(logits[:1], [2], np.array([16, 1, 1]))[0]
+    np.testing.assert_allclose(value, [with_one, np.log1p(np.exp(-1.5))], rtol=1e-5)
+    gradient = jax.grad(lambda x: losses.fedlc(x, np.array([2, 0]), counts).sum())(-logits)
+    assert gradient[0, 2] < 0 and gradient[1, 2] == 0
+
+
+def test_a_negative_tau_is_refused_unless_it_is_traced():
+    args = np.zeros((1, 2)), np.array([0]), np.array([1, 2])
+    with pytest.raises(ValueError, match="tau must be at least 0, got -1"):
+        losses.fedlc(*args, tau=-1)
+    jax.jit(lambda tau: losses.fedlc(*args, tau=tau))(-1.0)
+
+
+def test_tau_can_be_mapped_and_learnt(problem):
+    p = problem()
+    args = p["logits"], p["labels"], p["counts"]
+    taus = np.array([0.1, 0.5, 1.0], np.float32)
+    together = jax.vmap(lambda tau: losses.fedlc(*args, tau=tau))(taus)
+    for tau, row in zip(taus, together, strict=True):
+        np.testing.assert_allclose(row, losses.fedlc(*args, tau=float(tau)), rtol=1e-5)
+    assert np.isfinite(jax.grad(lambda tau: losses.fedlc(*args, tau=tau).sum())(0.5))

@@ -46,7 +46,7 @@ def test_equal_their_formulas(agrees, problem, seed, size):
     agrees(losses.class_query, query, p["logits"], p["a"], p["a"][::-1].copy())
     args = p["client_logits"], p["weights"], p["r"], p["norms"]
     agrees(losses.ensemble_logits, ensemble, *args, lam=0.3)
-    agrees(losses.calibration_distillation, distillation, p["logits"], p["teacher"])
+    agrees(losses.normalized_distillation, distillation, p["logits"], p["teacher"])
 
 
 def test_identical_clients_are_averaged(problem):
@@ -58,10 +58,10 @@ def test_identical_clients_are_averaged(problem):
 
 def test_distillation_ignores_the_length_of_both_vectors(problem):
     p = problem()
-    value = losses.calibration_distillation(p["logits"], p["teacher"])
-    moved = losses.calibration_distillation(3 * p["logits"], 0.1 * p["teacher"])
+    value = losses.normalized_distillation(p["logits"], p["teacher"])
+    moved = losses.normalized_distillation(3 * p["logits"], 0.1 * p["teacher"])
     np.testing.assert_allclose(moved, value, rtol=1e-4, atol=1e-6)
-    same = losses.calibration_distillation(p["logits"], 2 * p["logits"])
+    same = losses.normalized_distillation(p["logits"], 2 * p["logits"])
     np.testing.assert_allclose(same, 0, atol=1e-6)
 
 
@@ -70,6 +70,6 @@ def test_learnable_parts_of_the_ensemble_receive_a_gradient(problem):
 
     def loss(r):
         teacher = losses.ensemble_logits(p["client_logits"], p["weights"], r, p["norms"])
-        return losses.calibration_distillation(p["logits"], teacher).sum()
+        return losses.normalized_distillation(p["logits"], teacher).sum()
 
     assert np.abs(jax.grad(loss)(p["r"])).max() > 0

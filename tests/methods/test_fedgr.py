@@ -13,13 +13,13 @@ from fedjax_skew.methods.fedgr import fedgr
 pull = jax.jit(jax.grad(gravitation))
 
 
-@pytest.mark.parametrize("scale", ["paper", "max"])
-def test_without_gravitation_it_is_the_unbalanced_softmax_alone(make_context, scale):
-    method = fedgr(lam=0.0, scale=scale)
+@pytest.mark.parametrize("form", ["paper", "code", "normalized", "sqrt"])
+def test_without_gravitation_it_is_the_unbalanced_softmax_alone(make_context, form):
+    method = fedgr(lam=0.0, form=form)
     assert method.server is None and method.make_upload is None
     context = make_context()
     values = unbalanced_softmax(
-        context.outputs.logits, context.batch.labels, context.client.class_counts, scale=scale
+        context.outputs.logits, context.batch.labels, context.client.class_counts, form=form
     )
     np.testing.assert_allclose(method.loss(context), values[:7].mean(), rtol=1e-6)
 
@@ -79,6 +79,6 @@ def test_gravitation_draws_equal_classes_together(make_client, make_round, make_
     assert new[0, 0] @ new[2, 1] < heads[0, 0] @ heads[2, 1]
 
 
-def test_an_unknown_scale_gets_the_allowed_ones():
-    with pytest.raises(ValueError, match=r"hparams\.fedgr\.scale='papre' is unknown.*'paper'"):
-        fedgr(scale="papre")
+def test_an_unknown_form_gets_the_allowed_ones():
+    with pytest.raises(ValueError, match=r"hparams\.fedgr\.form='papre' is unknown.*'paper'"):
+        fedgr(form="papre")

@@ -38,9 +38,9 @@ def test_a_smallest_count_keeps_them(make_context):
 
 def test_the_printed_denominator_is_an_option(make_context):
     context = make_context()
-    found = build("fedlc", {"fedlc": {"exclude_true": True}}).loss(context)
+    found = build("fedlc", {"fedlc": {"form": "paper"}}).loss(context)
     expected = losses.fedlc(
-        context.outputs.logits, context.batch.labels, context.client.class_counts, exclude_true=True
+        context.outputs.logits, context.batch.labels, context.client.class_counts, form="paper"
     )
     np.testing.assert_allclose(found, expected[:7].mean(), rtol=1e-6)
 

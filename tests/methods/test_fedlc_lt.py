@@ -161,7 +161,7 @@ def test_distillation_brings_the_model_towards_the_ensemble(auxiliary):
 
     def apart(params):
         own = rnd.model.apply(params, {}, x)[0].logits
-        return float(losses.calibration_distillation(own, ensemble).mean())
+        return float(losses.normalized_distillation(own, ensemble).mean())
 
     assert apart(result.params) < 0.3 * apart(optax.tree.add(rnd.params, rnd.mean_delta))
     learnt = np.asarray(result.state["r"])

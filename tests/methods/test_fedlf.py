@@ -1,4 +1,4 @@
-"""FedLF: adaptive logits, running class centres, decorrelated features."""
+"""FedLF: adaptive logits, class centres, decorrelated features."""
 
 import dataclasses
 
@@ -15,23 +15,59 @@ def fedlf(**hparams):
     return build("fedlf", {"fedlf": hparams})
 
 
-def epoch(method, views):
-    """The scratch after the views, the first of which starts an epoch."""
-    scratch = method.scratch(views[0].client)
-    for i, context in enumerate(views):
+def with_data(context, batches):
+    """The context's client, whose data are the given batches."""
+
+    def fold(fn, init, key=None):
+        for batch in batches:
+            init = fn(init, batch)
+        return init
+
+    client = dataclasses.replace(context.client, fold=fold)
+    return dataclasses.replace(context, client=client)
+
+
+def epoch(method, contexts):
+    """The scratch after the contexts, the first of which starts an epoch."""
+    scratch = method.scratch(contexts[0].client)
+    for i, context in enumerate(contexts):
         context = dataclasses.replace(context, scratch=scratch, epoch_start=jnp.bool_(i == 0))
         scratch = method.update_scratch(context)
     return scratch
 
 
-def test_centres_are_means_over_the_epoch_and_start_anew(make_context, make_params):
+def test_centres_of_the_code_are_those_of_the_received_model_in_training_mode(make_context):
+    context = make_context()
+    original, seen = context.client.model, []
+
+    def apply(params, stats, x, *, train=False, where=None):
+        seen.append(train)
+        return original.apply(params, stats, x)
+
+    model = dataclasses.replace(original, apply=apply)
+    context = dataclasses.replace(context, client=dataclasses.replace(context.client, model=model))
+    second = context.batch._replace(x=context.batch.x + 1)
     method = fedlf()
-    views = [make_context(params=make_params(seed)) for seed in (3, 4, 5)]
+    assert method.update_scratch is None
+    scratch = method.scratch(with_data(context, [context.batch, second]).client)
+    assert seen and all(seen)
+    labels = np.tile(np.asarray(context.batch.labels)[:7], 2)
+    x = jnp.concatenate([context.batch.x[:7], second.x[:7]])
+    features = np.asarray(original.apply(context.client.params, {}, x)[0].features)
+    for c in range(3):
+        mean = features[labels == c].astype(np.float64).mean(0)
+        np.testing.assert_allclose(scratch["sum"][c] / scratch["count"][c], mean, rtol=1e-5)
+    np.testing.assert_array_equal(scratch["count"], [6, 6, 2, 0])
+
+
+def test_centres_of_the_paper_are_means_over_the_epoch_and_start_anew(make_context, make_params):
+    method = fedlf(form="paper")
+    contexts = [make_context(params=make_params(seed)) for seed in (3, 4, 5)]
     old = {"sum": jnp.full((4, 5), 9.0), "count": jnp.full(4, 9.0)}
-    first = method.update_scratch(dataclasses.replace(views[0], scratch=old))
-    scratch = epoch(method, views)
-    features = np.concatenate([np.asarray(v.outputs.features, np.float64)[:7] for v in views])
-    labels = np.concatenate([np.asarray(v.batch.labels)[:7] for v in views])
+    first = method.update_scratch(dataclasses.replace(contexts[0], scratch=old))
+    scratch = epoch(method, contexts)
+    features = np.concatenate([np.asarray(v.outputs.features, np.float64)[:7] for v in contexts])
+    labels = np.concatenate([np.asarray(v.batch.labels)[:7] for v in contexts])
     for c in range(3):
         mean = features[labels == c].mean(0)
         np.testing.assert_allclose(scratch["sum"][c] / scratch["count"][c], mean, rtol=1e-5)
@@ -39,41 +75,32 @@ def test_centres_are_means_over_the_epoch_and_start_anew(make_context, make_para
     np.testing.assert_array_equal(first["count"], [3, 3, 1, 0])
 
 
-@pytest.mark.parametrize(
-    "options", [{"normalize": True}, {"literal_margin": True, "normalize": False}]
-)
-def test_loss_and_term_are_the_whole_objective_with_current_centres(make_context, options):
-    method = fedlf(lam=0.3, gamma=0.2, tau=1.5, **options)
+@pytest.mark.parametrize("form", ["paper", "code"])
+def test_loss_and_term_are_the_whole_objective(make_context, form):
+    method = fedlf(lam=0.3, gamma=0.2, tau=1.5, form=form)
     context = make_context()
+    context = with_data(context, [context.batch])
     context = dataclasses.replace(context, scratch=method.scratch(context.client))
-    seen = method.update_scratch(context)
-    expected = losses.fedlf(
+    sums = method.update_scratch(context) if form == "paper" else context.scratch
+    logits, features, labels = (
         context.outputs.logits,
         context.outputs.features,
         context.batch.labels,
-        context.client.class_counts,
-        seen["sum"] / np.maximum(seen["count"], 1)[:, None],
-        jnp.array([True, True, True, False]),
-        lam=0.3,
-        gamma=0.2,
-        max_margin=1.5,
-        where=context.batch.where,
-        **options,
     )
+    adapted = losses.adaptive_logit(logits, labels, context.client.class_counts)[:7].mean()
+    centers = sums["sum"] / np.maximum(sums["count"], 1)[:, None]
+    present = jnp.array([True, True, True, False])
+    pulled = losses.class_center(features, labels, centers, present, max_margin=1.5, form=form)
+    pulled = pulled[:7].sum() if form == "paper" else pulled[:7].mean()
+    decorrelated = losses.feature_decorrelation(features, form=form, where=context.batch.where)
+    expected = adapted + 0.3 * pulled + 0.2 * decorrelated
     np.testing.assert_allclose(
         method.loss(context) + method.regularizer(context), expected, rtol=1e-5
     )
 
 
-def test_the_sum_over_the_batch_is_an_option(make_context):
-    context = make_context()
-    mean, total = fedlf(gamma=0.0), fedlf(gamma=0.0, sum_centers=True)
-    context = dataclasses.replace(context, scratch=mean.scratch(context.client))
-    np.testing.assert_allclose(total.regularizer(context), 7 * mean.regularizer(context), rtol=1e-6)
-
-
-def test_centres_carry_no_gradient(make_context):
-    method = fedlf(gamma=0.0)
+def test_centres_of_the_paper_carry_no_gradient(make_context):
+    method = fedlf(gamma=0.0, form="paper")
     context = make_context()
     context = dataclasses.replace(context, scratch=method.scratch(context.client))
 
@@ -84,14 +111,18 @@ def test_centres_carry_no_gradient(make_context):
     np.testing.assert_array_equal(jax.grad(centres)(context.outputs.features), 0.0)
 
 
-def test_switches_leave_terms_and_state_out():
-    alone = fedlf(lam=0.0, gamma=0.0)
+@pytest.mark.parametrize("form", ["paper", "code"])
+def test_switches_leave_terms_and_state_out(form):
+    alone = fedlf(lam=0.0, gamma=0.0, form=form)
     assert alone.regularizer is None and alone.scratch is None and alone.update_scratch is None
-    assert fedlf(lam=0.0).scratch is None and fedlf(gamma=0.0).scratch is not None
+    assert fedlf(lam=0.0, form=form).scratch is None
+    assert fedlf(gamma=0.0, form=form).scratch is not None
     assert not alone.head_bias
 
 
-def test_it_trains_without_a_bias_also_with_moon(simulate):
-    done = simulate("fedlf+moon", hparams={"moon": {"mu": 0.01}}, rounds=2)
+@pytest.mark.parametrize("form", ["paper", "code"])
+def test_it_trains_without_a_bias_also_with_moon(simulate, form):
+    hparams = {"moon": {"mu": 0.01}, "fedlf": {"form": form, "lam": 1e-3, "gamma": 1e-3}}
+    done = simulate("fedlf+moon", hparams=hparams, rounds=2)
     assert set(done.state.params["head"]) == {"kernel"}
     assert done.reports[0].loss[1, 0] < done.reports[0].loss[0, 0]

@@ -15,12 +15,12 @@ def scaled_cross_entropy(context, scale):
 
 
 @pytest.mark.parametrize(
-    ("soft", "scale"),
-    [(False, [1, 1, 1, 0.4]), (True, [1, 0.4 + 0.6 * 8 / 12, 0.4 + 0.6 * 2 / 12, 0.4])],
+    ("form", "scale"),
+    [("paper", [1, 1, 1, 0.4]), ("code", [1, 0.4 + 0.6 * 8 / 12, 0.4 + 0.6 * 2 / 12, 0.4])],
 )
-def test_the_scale_is_the_papers_or_the_published_codes(make_context, soft, scale):
+def test_the_scale_is_the_papers_or_the_published_codes(make_context, form, scale):
     context = make_context()
-    method = build("fedrs", {"fedrs": {"alpha": 0.4, "soft": soft}})
+    method = build("fedrs", {"fedrs": {"alpha": 0.4, "form": form}})
     np.testing.assert_allclose(
         method.loss(context), scaled_cross_entropy(context, np.array(scale)), rtol=1e-5
     )

@@ -25,21 +25,23 @@ def context(make_context, make_client):
     return make_context(client, batch=batch._replace(labels=labels))
 
 
-def kernel(context, **changes):
-    return losses.fedvls(
+@pytest.mark.parametrize("form", ["paper", "code"])
+def test_loss_and_term_add_up_to_the_whole_objective(context, form):
+    method = fedvls(lam=0.4, logit_weight=0.02, form=form)
+    logits, labels, counts = (
         context.outputs.logits,
-        context.client.teacher(context.batch).logits,
         context.batch.labels,
         context.client.class_counts,
-        where=context.batch.where,
-        **changes,
     )
-
-
-@pytest.mark.parametrize("published_code", [False, True])
-def test_loss_and_term_add_up_to_the_whole_objective(context, published_code):
-    method = fedvls(lam=0.4, logit_weight=0.02, published_code=published_code)
-    expected = kernel(context, lam=0.4, logit_weight=0.02, published_code=published_code)
+    teacher = context.client.teacher(context.batch).logits
+    calibrated = losses.balanced_softmax(
+        logits, labels, counts, eps=1e-9 if form == "code" else None
+    )
+    distilled = losses.vacant_class_distillation(logits, teacher, counts)
+    suppressed = losses.logit_suppression(
+        logits, labels, counts, form=form, where=context.batch.where
+    )
+    expected = (calibrated + 0.4 * distilled)[:7].mean() + 0.02 * suppressed
     np.testing.assert_allclose(
         method.loss(context) + method.regularizer(context), expected, rtol=1e-5
     )
@@ -56,7 +58,7 @@ def test_switches_leave_terms_out(context):
     np.testing.assert_array_equal(suppressed.regularizer(blind), suppressed.regularizer(context))
 
 
-def test_the_teacher_trains_in_the_published_code_only(context):
+def test_the_teacher_is_in_training_mode_in_the_code_only(context):
     def apply(params, stats, x, *, train=False, where=None):
         outputs, stats = context.client.model.apply(params, stats, x)
         shift = jnp.array([0.0, 0.0, 0.0, 5.0 if train else 0.0])
@@ -65,14 +67,14 @@ def test_the_teacher_trains_in_the_published_code_only(context):
     model = Model(context.client.model.init, apply)
     other = dataclasses.replace(context, client=dataclasses.replace(context.client, model=model))
     published = fedvls(logit_weight=0.0)
-    paper = fedvls(logit_weight=0.0, published_code=False)
+    paper = fedvls(logit_weight=0.0, form="paper")
     np.testing.assert_array_equal(paper.regularizer(other), paper.regularizer(context))
     assert float(published.regularizer(other)) > 2 * float(published.regularizer(context))
 
 
-def test_only_the_published_suppression_stops_pulling_low_logits(context):
-    def pull(published_code):
-        method = fedvls(lam=0.0, logit_weight=1.0, published_code=published_code)
+def test_only_the_suppression_of_the_code_stops_pulling_low_logits(context):
+    def pull(form):
+        method = fedvls(lam=0.0, logit_weight=1.0, form=form)
         outputs = context.outputs
 
         def regularizer(shift):
@@ -81,8 +83,8 @@ def test_only_the_published_suppression_stops_pulling_low_logits(context):
 
         return float(jax.grad(regularizer)(60.0))
 
-    np.testing.assert_allclose(pull(False), -1.0, rtol=1e-5)
-    np.testing.assert_allclose(pull(True), 0.0, atol=1e-6)
+    np.testing.assert_allclose(pull("paper"), -1.0, rtol=1e-5)
+    np.testing.assert_allclose(pull("code"), 0.0, atol=1e-6)
 
 
 def test_it_joins_server_and_local_rules_but_no_second_loss():

@@ -1,6 +1,5 @@
 """FedLC-LT, server's part: ensemble of the clients' logits and calibrated distillation.
 
-Wang, Wang and Shen, "Logit Calibration for Non-IID and Long-Tailed Data in Federated Learning".
 Everything here carries gradients: r, a and b are learnt on the server's auxiliary data.
 """
 
@@ -27,12 +26,15 @@ def class_query(logits: ArrayLike, scale: ArrayLike, bias: ArrayLike) -> jax.Arr
         >>> from fedjax_skew import losses
         >>> print(losses.class_query(jnp.array([1.0, 2.0]), jnp.array([2.0, 1.0]), jnp.ones(2)))
         [3. 3.]
+
+    References:
+        Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+        Learning, 2022.
     """
-    logits, scale, bias = _common.floats(logits=logits, scale=scale, bias=bias)
-    if logits.ndim < 1:
-        raise ValueError(f"logits must end in the class axis, got shape {logits.shape}.")
-    _common.check_shape("scale", scale, logits.shape[-1:], "one for each class")
-    _common.check_shape("bias", bias, logits.shape[-1:], "one for each class")
+    logits, scale, bias = _common.promote_floats(logits=logits, scale=scale, bias=bias)
+    _common.check_vectors("logits", logits)
+    _common.check_shape("scale", scale, logits.shape[-1:], "one per class")
+    _common.check_shape("bias", bias, logits.shape[-1:], "one per class")
     return scale * logits + bias
 
 
@@ -42,7 +44,7 @@ def ensemble_logits(
     r: ArrayLike,
     client_norms: ArrayLike,
     *,
-    lam: float = 1e-3,
+    lam: ArrayLike = 1e-3,
 ) -> jax.Array:
     r"""Weighs the clients' logits sample by sample (FedLC-LT, eqs. 5, 6).
 
@@ -68,21 +70,28 @@ def ensemble_logits(
         >>> half, r = jnp.array([0.5, 0.5]), jnp.zeros((2, 2))
         >>> print(losses.ensemble_logits(client_logits, half, r, jnp.ones(2)))
         [[0.5 1. ]]
+
+    References:
+        Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+        Learning, 2022.
     """
-    logits, weights, r, norms = _common.floats(
+    logits, weights, r, norms = _common.promote_floats(
         client_logits=client_logits, weights=weights, r=r, client_norms=client_norms
     )
     _common.check_rank("client_logits", logits, 3)
     size, _, num_classes = logits.shape
-    _common.check_shape("weights", weights, (size,), "one for each client")
+    _common.check_shape("weights", weights, (size,), "one per client")
     _common.check_shape("r", r, (size, num_classes), "clients, classes")
-    _common.check_shape("client_norms", norms, (size,), "one for each client")
+    _common.check_shape("client_norms", norms, (size,), "one per client")
+    lam = _common.scalar("lam", lam, logits.dtype)
     match = jax.nn.sigmoid((logits * r[:, None]).sum(axis=-1))
     share = jax.nn.softmax(match + lam * jnp.square(norms)[:, None], axis=0)
     return ((weights[:, None] * share)[..., None] * logits).sum(axis=0)
 
 
-def calibration_distillation(student_logits: ArrayLike, teacher_logits: ArrayLike) -> jax.Array:
+def normalized_distillation(
+    logits: ArrayLike, teacher_logits: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
     r"""Divergence of two logit vectors after scaling both to length 1 (FedLC-LT, eq. 8).
 
     .. math::
@@ -93,8 +102,9 @@ def calibration_distillation(student_logits: ArrayLike, teacher_logits: ArrayLik
     at the call where it should be a constant.
 
     Args:
-        student_logits: f, the calibrated global logits ``[..., C]``.
+        logits: f, the calibrated global logits ``[..., C]``.
         teacher_logits: g, the ensemble logits ``[..., C]``.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -104,12 +114,18 @@ def calibration_distillation(student_logits: ArrayLike, teacher_logits: ArrayLik
         >>> import numpy as np
         >>> from fedjax_skew import losses
         >>> student, teacher = jnp.array([[3.0, 0.0]]), jnp.array([[0.0, 7.0]])
-        >>> loss = losses.calibration_distillation(student, teacher)
+        >>> loss = losses.normalized_distillation(student, teacher)
         >>> print(np.asarray(loss).round(4))
         [0.4621]
+
+    References:
+        Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+        Learning, 2022.
     """
-    student, teacher = _common.floats(student_logits=student_logits, teacher_logits=teacher_logits)
-    if student.ndim < 1:
-        raise ValueError(f"student_logits must end in the class axis, got shape {student.shape}.")
-    _common.check_shape("teacher_logits", teacher, student.shape, "that of student_logits")
-    return _common.kl_divergence(_common.unit(teacher), _common.unit(student))
+    logits, teacher = _common.promote_floats(logits=logits, teacher_logits=teacher_logits)
+    _common.check_vectors("logits", logits)
+    _common.check_shape("teacher_logits", teacher, logits.shape, "that of logits")
+    rows = _common.row_mask(where, logits.shape[:-1])
+    target = _common.unit(_common.zero_rows(teacher, rows))
+    student = _common.unit(_common.zero_rows(logits, rows))
+    return _common.zero_rows(_common.kl_divergence(target, student), rows)

@@ -1,8 +1,6 @@
-"""FedGR: an unbalanced softmax on clients and a gravitation regulariser on the server.
+"""FedGR: an unbalanced softmax on clients and a gravitation regulariser on the server."""
 
-Guo et al., "FedGR: Federated Learning with Gravitation Regulation for Double Imbalance
-Distribution", DASFAA 2023.
-"""
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,26 +8,39 @@ from jax.typing import ArrayLike
 
 from fedjax_skew.losses import _common
 
+UnbalancedForm = Literal["paper", "code", "normalized", "sqrt"]
+
 
 def unbalanced_softmax(
-    logits: ArrayLike, labels: ArrayLike, class_counts: ArrayLike, *, scale: str = "paper"
+    logits: ArrayLike,
+    labels: ArrayLike,
+    class_counts: ArrayLike,
+    *,
+    form: UnbalancedForm = "normalized",
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Cross-entropy of logits scaled up for rare classes (FedGR, eqs. 3, 4).
 
     .. math::
-        \ell = -\log \frac{e^{\gamma_y f_y}}{\sum_{c: n_c > 0} e^{\gamma_c f_c}}, \qquad
-        \gamma_c = \frac{N}{n_c}
+        \ell = -\log \frac{e^{\gamma_y f_y}}{\sum_{c: n_c > 0} e^{\gamma_c f_c}}
 
-    The factor reaches hundreds for a rare class, which is stiff at large learning rates. The
-    published code divides it by its largest value: :math:`\gamma_c = n_{min} / n_c`, with
-    :math:`n_{min}` the smallest count of a present class, and keeps vacant classes with
-    :math:`\gamma_c = 0.25\, n_{min} / n_{max}`.
+    The factor :math:`\gamma_c` depends on the form, with :math:`C_k` the number of classes present:
+
+    - ``"paper"``: :math:`N / n_c`, as printed.
+    - ``"code"``: :math:`n_{min} / n_c`, with :math:`n_{min}` the smallest count of a class present;
+      vacant classes stay in the softmax with :math:`n_{min} / (4\, n_{max})`.
+    - ``"normalized"``: :math:`N / (C_k n_c)`, whose mean over the client's samples is 1.
+    - ``"sqrt"``: :math:`\sqrt{N / (C_k n_c)}`.
+
+    The printed factor reaches hundreds for a rare class, which is stiff at large learning rates.
+    The authors' code divides it by its largest value, so that common classes hardly learn.
 
     Args:
         logits: unnormalised scores ``[..., C]``, from a head without bias.
-        labels: integer classes ``[...]``. A label whose class drops out gives 0.
+        labels: integer classes ``[...]``. A label of a vacant class counts as one sample of it.
         class_counts: this client's samples of each class ``[C]``.
-        scale: ``"paper"`` for the printed factor, ``"max"`` for that of the published code.
+        form: which factor, from the list above.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -40,30 +51,39 @@ def unbalanced_softmax(
         >>> from fedjax_skew import losses
         >>> logits, labels = jnp.array([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]]), jnp.array([0, 1])
         >>> counts = jnp.array([3, 1, 0])
-        >>> loss = losses.unbalanced_softmax(logits, labels, counts)
-        >>> print(np.asarray(loss).round(4))
+        >>> for form in ("paper", "code", "normalized", "sqrt"):
+        ...     loss = losses.unbalanced_softmax(logits, labels, counts, form=form)
+        ...     print(np.asarray(loss).round(4))
         [0.234  0.0181]
-        >>> loss = losses.unbalanced_softmax(logits, labels, counts, scale="max")
-        >>> print(np.asarray(loss).round(4))
         [0.9412 0.5892]
+        [0.4144 0.1269]
+        [0.366  0.2176]
 
     References:
         Guo et al., `FedGR: Federated Learning with Gravitation Regulation for Double Imbalance
         Distribution <https://doi.org/10.1007/978-3-031-30637-2_47>`_, 2023.
     """
-    if scale not in ("paper", "max"):
-        raise ValueError(f'scale={scale!r} is unknown; allowed: "paper", "max".')
-    (logits,) = _common.floats(logits=logits)
-    labels = _common.batch(logits, labels)
-    counts = _common.counts_like(class_counts, logits)
+    _common.check_form(form, UnbalancedForm)
+    (logits,) = _common.promote_floats(logits=logits)
+    labels = _common.check_labels(logits, labels)
+    counts = _common.check_counts(class_counts, logits)
+    rows = _common.row_mask(where, labels.shape)
     present = counts > 0
     positive = jnp.where(present, counts, 1)
-    if scale == "paper":
-        return _common.negative_log_likelihood(counts.sum() / positive * logits, labels, present)
-    largest = jnp.where(present.any(), counts.max(), 1)
-    smallest = jnp.where(present, counts, largest).min()
-    factor = smallest * jnp.where(present, 1 / positive, 0.25 / largest)
-    return _common.negative_log_likelihood(factor * logits, labels)
+    number = jnp.maximum(present.sum(dtype=counts.dtype), 1)
+    if form == "paper":
+        factor = counts.sum() / positive
+    elif form == "normalized":
+        factor = counts.sum() / (number * positive)
+    elif form == "sqrt":
+        factor = _common.safe_sqrt(counts.sum() / (number * positive))
+    else:
+        largest = jnp.where(present.any(), counts.max(), 1)
+        smallest = jnp.where(present, counts, largest).min()
+        factor = smallest * jnp.where(present, 1 / positive, 0.25 / largest)
+    keep = None if form == "code" else present
+    scaled = factor * _common.zero_rows(logits, rows)
+    return _common.zero_rows(_common.negative_log_likelihood(scaled, labels, keep), rows)
 
 
 def gravitation(heads: ArrayLike, present: ArrayLike) -> jax.Array:
@@ -102,10 +122,10 @@ def gravitation(heads: ArrayLike, present: ArrayLike) -> jax.Array:
         Guo et al., `FedGR: Federated Learning with Gravitation Regulation for Double Imbalance
         Distribution <https://doi.org/10.1007/978-3-031-30637-2_47>`_, 2023.
     """
-    (heads,) = _common.floats(heads=heads)
+    (heads,) = _common.promote_floats(heads=heads)
     _common.check_rank("heads", heads, 3)
     num_clients, num_classes, width = heads.shape
-    held = _common.members("present", present, (num_clients, num_classes)).reshape(-1)
+    held = _common.check_present(present, (num_clients, num_classes)).reshape(-1)
     moving = jnp.where(held[:, None], heads.reshape(-1, width), 0)
     anchors = jax.lax.stop_gradient(moving)
     dots = jnp.matmul(anchors, moving.T, precision=_common.PRECISE)

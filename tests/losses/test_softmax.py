@@ -1,4 +1,4 @@
-"""Softmax losses of the baselines against plain formulas and known identities."""
+"""Softmax losses against plain formulas and known identities."""
 
 import numpy as np
 import pytest
@@ -25,9 +25,9 @@ def balanced(logits, labels, counts, tau=1.0, eps=0.0):
         return nll(logits + tau * np.log(counts / counts.sum() + eps), labels)
 
 
-def restricted(logits, labels, counts, alpha=0.5, soft=False):
+def restricted(logits, labels, counts, alpha=0.5, form="paper"):
     hard = np.where(counts > 0, 1.0, alpha)
-    scale = alpha + (1 - alpha) * counts / counts.max() if soft else hard
+    scale = alpha + (1 - alpha) * counts / counts.max() if form == "code" else hard
     return nll(scale * logits, labels)
 
 
@@ -52,7 +52,7 @@ def test_equal_their_formulas(agrees, problem, counts, seed):
     agrees(losses.balanced_softmax, balanced, logits, labels, counts)
     agrees(losses.balanced_softmax, balanced, logits, labels, counts, tau=0.5, eps=1e-9)
     agrees(losses.restricted_softmax, restricted, logits, labels, counts)
-    agrees(losses.restricted_softmax, restricted, logits, labels, counts, alpha=0.25, soft=True)
+    agrees(losses.restricted_softmax, restricted, logits, labels, counts, alpha=0.25, form="code")
     agrees(losses.calfat, calfat, logits, labels, counts)
 
 
@@ -60,10 +60,12 @@ def test_equal_their_formulas(agrees, problem, counts, seed):
     "loss",
     [
         losses.balanced_softmax,
-        lambda *args: losses.restricted_softmax(*args, soft=True),
+        lambda *args: losses.restricted_softmax(*args, form="code"),
         losses.restricted_softmax,
         losses.adaptive_logit,
-        lambda *args: losses.unbalanced_softmax(*args, scale="max"),
+        lambda *args: losses.unbalanced_softmax(*args, form="code"),
+        lambda *args: losses.unbalanced_softmax(*args, form="normalized"),
+        lambda *args: losses.unbalanced_softmax(*args, form="sqrt"),
     ],
 )
 def test_equal_counts_give_cross_entropy(problem, loss):
@@ -131,3 +133,18 @@ def test_small_label_dtypes_reach_every_class():
     logits = np.zeros((1, 300), np.float32)
     logits[0, 256] = 50.0
     assert losses.cross_entropy(logits, np.array([0], np.uint8))[0] > 49
+
+
+def test_a_label_of_a_vacant_class_counts_as_one_sample_of_it():
+    logits, counts = np.array([0.5, 1.0, 2.0]), np.array([3, 1, 0])
+    value = losses.balanced_softmax(logits, 2, counts)
+    np.testing.assert_allclose(value, balanced(logits[None], [2], np.array([3, 1, 1]))[0], 1e-6)
+    alone = losses.balanced_softmax(logits, 2, np.zeros(3))
+    np.testing.assert_array_equal(alone, 0)
+
+
+def test_tau_zero_is_the_cross_entropy_among_present_classes(problem):
+    p = problem()
+    value = losses.balanced_softmax(p["logits"], p["labels"], p["counts"], tau=0.0)
+    hidden = np.where(p["counts"] > 0, p["logits"], -np.inf).astype(np.float64)
+    np.testing.assert_allclose(value, nll(hidden, p["labels"]), rtol=1e-5)

@@ -1,7 +1,7 @@
-"""Softmax losses of the baselines: plain, balanced, restricted, focal and CalFAT's.
+"""Softmax losses: plain, balanced, restricted, focal and CalFAT's.
 
-They differ in what happens to a class the client has few or no samples of: nothing, a shift of its
-logit, a scale of its logit, or a weight on its samples.
+They differ in what happens to a class of which the client has few or no samples: nothing, a shift
+of its logit, a scale of its logit, or a weight on its samples.
 """
 
 import jax
@@ -11,7 +11,9 @@ from jax.typing import ArrayLike
 from fedjax_skew.losses import _common
 
 
-def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
+def cross_entropy(
+    logits: ArrayLike, labels: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
     r"""Plain softmax cross-entropy.
 
     .. math::
@@ -20,6 +22,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -32,9 +35,15 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
         >>> loss = losses.cross_entropy(logits, jnp.array([0, 1]))
         >>> print(np.asarray(loss).round(4))
         [1.4076 1.4076]
+
+    References:
+        Goodfellow et al., `Deep Learning <https://www.deeplearningbook.org>`_, section 6.2.2, 2016.
     """
-    (logits,) = _common.floats(logits=logits)
-    return _common.negative_log_likelihood(logits, _common.batch(logits, labels))
+    (logits,) = _common.promote_floats(logits=logits)
+    labels = _common.check_labels(logits, labels)
+    rows = _common.row_mask(where, labels.shape)
+    loss = _common.negative_log_likelihood(_common.zero_rows(logits, rows), labels)
+    return _common.zero_rows(loss, rows)
 
 
 def balanced_softmax(
@@ -42,8 +51,9 @@ def balanced_softmax(
     labels: ArrayLike,
     class_counts: ArrayLike,
     *,
-    tau: float = 1.0,
-    eps: float | None = None,
+    tau: ArrayLike = 1.0,
+    eps: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Cross-entropy of logits shifted by the log prior (balanced softmax, logit adjustment).
 
@@ -52,14 +62,16 @@ def balanced_softmax(
         \qquad p_c = n_c / N
 
     With this client's counts it is the calibrated loss of FedVLS (eq. 2); with the counts of all
-    clients it is logit adjustment for a global long tail.
+    clients it is logit adjustment for a global long tail; with ``tau=0`` it is the cross-entropy
+    among the classes present.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
-        labels: integer classes ``[...]``. A label whose class drops out gives 0.
+        labels: integer classes ``[...]``. A label of a vacant class counts as one sample of it.
         class_counts: samples of each class ``[C]``.
-        tau: strength of the shift.
+        tau: strength of the shift, at least 0.
         eps: added to the prior. Without it, vacant classes drop out of the softmax.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -79,15 +91,20 @@ def balanced_softmax(
         Menon et al., `Long-tail Learning via Logit Adjustment
         <https://arxiv.org/abs/2007.07314>`_, 2021.
     """
-    (logits,) = _common.floats(logits=logits)
-    labels = _common.batch(logits, labels)
-    share = _common.prior(_common.counts_like(class_counts, logits))
+    (logits,) = _common.promote_floats(logits=logits)
+    labels = _common.check_labels(logits, labels)
+    counts = _common.check_counts(class_counts, logits)
+    tau = _common.scalar("tau", tau, logits.dtype, low=0)
+    rows = _common.row_mask(where, labels.shape)
     if eps is not None:
-        _common.check_positive(eps=eps)
-        return _common.negative_log_likelihood(logits + tau * jnp.log(share + eps), labels)
-    present = share > 0
-    shift = tau * jnp.log(jnp.where(present, share, 1))
-    return _common.negative_log_likelihood(logits + shift, labels, present)
+        eps = _common.scalar("eps", eps, logits.dtype, above=0)
+        present = None
+        shift = tau * jnp.log(_common.divide_by_total(counts, counts) + eps)
+    else:
+        present = counts > 0
+        shift = tau * jnp.log(_common.divide_by_total(jnp.where(present, counts, 1), counts))
+    shifted = _common.zero_rows(logits, rows) + shift
+    return _common.zero_rows(_common.negative_log_likelihood(shifted, labels, present), rows)
 
 
 def restricted_softmax(
@@ -95,8 +112,9 @@ def restricted_softmax(
     labels: ArrayLike,
     class_counts: ArrayLike,
     *,
-    alpha: float = 0.5,
-    soft: bool = False,
+    alpha: ArrayLike = 0.5,
+    form: _common.Form = "paper",
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Cross-entropy of logits scaled down for missing classes (FedRS).
 
@@ -111,8 +129,9 @@ def restricted_softmax(
         labels: integer classes ``[...]``.
         class_counts: this client's samples of each class ``[C]``.
         alpha: scale of a missing class.
-        soft: use :math:`s_c = \alpha + (1 - \alpha) n_c / \max n`, as the published code does. It
-            scales rare classes down too.
+        form: ``"paper"`` for the scale above; ``"code"`` for
+            :math:`s_c = \alpha + (1 - \alpha) n_c / \max n`, which scales rare classes down too.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -126,7 +145,7 @@ def restricted_softmax(
         >>> loss = losses.restricted_softmax(logits, labels, counts)
         >>> print(np.asarray(loss).round(4))
         [0.862 0.862]
-        >>> loss = losses.restricted_softmax(logits, labels, counts, soft=True)
+        >>> loss = losses.restricted_softmax(logits, labels, counts, form="code")
         >>> print(np.asarray(loss).round(4))
         [0.862  1.0954]
 
@@ -134,18 +153,27 @@ def restricted_softmax(
         Li and Zhan, `FedRS: Federated Learning with Restricted Softmax for Label Distribution
         Non-IID Data <https://doi.org/10.1145/3447548.3467254>`_, 2021.
     """
-    (logits,) = _common.floats(logits=logits)
-    labels = _common.batch(logits, labels)
-    counts = _common.counts_like(class_counts, logits)
-    if soft:
+    _common.check_form(form)
+    (logits,) = _common.promote_floats(logits=logits)
+    labels = _common.check_labels(logits, labels)
+    counts = _common.check_counts(class_counts, logits)
+    alpha = _common.scalar("alpha", alpha, logits.dtype)
+    rows = _common.row_mask(where, labels.shape)
+    if form == "code":
         scale = _common.count_scale(counts, alpha)
     else:
         scale = jnp.where(counts > 0, 1, jnp.asarray(alpha, logits.dtype))
-    return _common.negative_log_likelihood(scale * logits, labels)
+    scaled = scale * _common.zero_rows(logits, rows)
+    return _common.zero_rows(_common.negative_log_likelihood(scaled, labels), rows)
 
 
 def focal(
-    logits: ArrayLike, labels: ArrayLike, *, gamma: float = 2.0, alpha: float = 0.25
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    gamma: ArrayLike = 2.0,
+    alpha: ArrayLike = 0.25,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Focal loss of the softmax: samples already well classified count less.
 
@@ -157,8 +185,10 @@ def focal(
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        gamma: how fast the weight of an easy sample falls; 0 gives scaled cross-entropy.
-        alpha: scale of the loss, one for all classes.
+        gamma: how fast the weight of an easy sample falls, at least 0; 0 gives scaled
+            cross-entropy.
+        alpha: scale of the loss, the same for all classes.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -176,14 +206,21 @@ def focal(
         Lin et al., `Focal Loss for Dense Object Detection <https://arxiv.org/abs/1708.02002>`_,
         2017.
     """
-    loss = cross_entropy(logits, labels)
+    loss = cross_entropy(logits, labels, where=where)
+    gamma = _common.scalar("gamma", gamma, loss.dtype, low=0)
+    alpha = _common.scalar("alpha", alpha, loss.dtype)
     # 1 - q by expm1 keeps its digits near q = 1; the floor keeps the power's gradient finite there.
     wrong = jnp.maximum(-jnp.expm1(-loss), jnp.finfo(loss.dtype).tiny)
     return alpha * wrong**gamma * loss
 
 
 def calfat(
-    logits: ArrayLike, labels: ArrayLike, class_counts: ArrayLike, *, scale: float = 10.0
+    logits: ArrayLike,
+    labels: ArrayLike,
+    class_counts: ArrayLike,
+    *,
+    scale: ArrayLike = 10.0,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Cross-entropy in the form of CalFAT's published code.
 
@@ -197,6 +234,7 @@ def calfat(
         labels: integer classes ``[...]``.
         class_counts: this client's samples of each class ``[C]``.
         scale: factor on the shifted logits.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -214,8 +252,11 @@ def calfat(
         Chen et al., `CalFAT: Calibrated Federated Adversarial Training with Label Skewness
         <https://arxiv.org/abs/2205.14926>`_, 2022.
     """
-    (logits,) = _common.floats(logits=logits)
-    labels = _common.batch(logits, labels)
-    counts = _common.counts_like(class_counts, logits)
+    (logits,) = _common.promote_floats(logits=logits)
+    labels = _common.check_labels(logits, labels)
+    counts = _common.check_counts(class_counts, logits)
+    scale = _common.scalar("scale", scale, logits.dtype)
+    rows = _common.row_mask(where, labels.shape)
     shift = 0.1 * jnp.log(jnp.where(counts > 0, counts, 1) + 1e-7)
-    return _common.negative_log_likelihood(scale * (logits + shift), labels)
+    scaled = scale * (_common.zero_rows(logits, rows) + shift)
+    return _common.zero_rows(_common.negative_log_likelihood(scaled, labels), rows)

@@ -1,4 +1,4 @@
-"""Distillation losses of the baselines: FedNTD, FedLMD, and the server's ensemble distillation.
+"""Distillation losses: FedNTD, FedLMD, and ensemble distillation on the server.
 
 The teacher is a constant everywhere: no gradient flows to it.
 """
@@ -11,7 +11,12 @@ from fedjax_skew.losses import _common
 
 
 def not_true_distillation(
-    logits: ArrayLike, teacher_logits: ArrayLike, labels: ArrayLike, *, temperature: float = 1.0
+    logits: ArrayLike,
+    labels: ArrayLike,
+    teacher_logits: ArrayLike,
+    *,
+    temperature: ArrayLike = 1.0,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Divergence from the teacher among all classes but the true one (FedNTD).
 
@@ -21,9 +26,10 @@ def not_true_distillation(
 
     Args:
         logits: unnormalised scores ``[..., C]``.
-        teacher_logits: the global model's scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        temperature: T.
+        teacher_logits: the global model's scores ``[..., C]``.
+        temperature: T, above 0.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``; 0 with two classes.
@@ -33,7 +39,7 @@ def not_true_distillation(
         >>> import numpy as np
         >>> from fedjax_skew import losses
         >>> logits, teacher = jnp.array([[5.0, 1.0, 0.0]]), jnp.array([[0.0, 0.0, 1.0]])
-        >>> loss = losses.not_true_distillation(logits, teacher, jnp.array([0]))
+        >>> loss = losses.not_true_distillation(logits, jnp.array([0]), teacher)
         >>> print(np.asarray(loss).round(4))
         [0.4621]
 
@@ -41,23 +47,26 @@ def not_true_distillation(
         Lee et al., `Preservation of the Global Knowledge by Not-True Distillation in Federated
         Learning <https://arxiv.org/abs/2106.03097>`_, 2022.
     """
-    logits, teacher = _common.floats(logits=logits, teacher_logits=teacher_logits)
-    labels = _common.batch(logits, labels)
+    logits, teacher = _common.promote_floats(logits=logits, teacher_logits=teacher_logits)
+    labels = _common.check_labels(logits, labels)
     _common.check_shape("teacher_logits", teacher, logits.shape, "that of logits")
-    _common.check_positive(temperature=temperature)
+    temperature = _common.scalar("temperature", temperature, logits.dtype, above=0)
+    rows = _common.row_mask(where, labels.shape)
     others = ~_common.one_hot(labels, logits.shape[-1])
-    target = jax.lax.stop_gradient(teacher) / temperature
-    return temperature**2 * _common.kl_divergence(target, logits / temperature, others, others)
+    student = _common.zero_rows(logits, rows) / temperature
+    target = _common.zero_rows(jax.lax.stop_gradient(teacher), rows) / temperature
+    loss = temperature**2 * _common.kl_divergence(target, student, others, others)
+    return _common.zero_rows(loss, rows)
 
 
 def label_masking_distillation(
     logits: ArrayLike,
-    teacher_logits: ArrayLike | None,
     labels: ArrayLike,
+    teacher_logits: ArrayLike | None,
     class_counts: ArrayLike,
     *,
-    temperature: float = 1.0,
-    teacher_free: bool = False,
+    temperature: ArrayLike = 1.0,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Divergence from a teacher that is shown only the minority classes (FedLMD, FedLMD-Tf).
 
@@ -70,12 +79,12 @@ def label_masking_distillation(
 
     Args:
         logits: unnormalised scores ``[..., C]``.
-        teacher_logits: the global model's scores ``[..., C]``; unused, and may be None, if
-            ``teacher_free``.
         labels: integer classes ``[...]``.
+        teacher_logits: the global model's scores ``[..., C]``, or None for the teacher-free form:
+            a uniform distribution over the same classes.
         class_counts: this client's samples of each class ``[C]``.
-        temperature: T.
-        teacher_free: replace the teacher by a uniform distribution over the same classes.
+        temperature: T, above 0.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``; 0 where no minority class is left.
@@ -86,37 +95,41 @@ def label_masking_distillation(
         >>> from fedjax_skew import losses
         >>> logits, teacher = jnp.array([[5.0, 1.0, 0.0, 2.0]]), jnp.array([[0.0, 0.0, 1.0, 0.0]])
         >>> labels, counts = jnp.array([0]), jnp.array([1, 9, 0, 2])
-        >>> loss = losses.label_masking_distillation(logits, teacher, labels, counts)
+        >>> loss = losses.label_masking_distillation(logits, labels, teacher, counts)
         >>> print(np.asarray(loss).round(4))
         [1.2875]
 
     References:
         Lu et al., `Federated Learning with Label-Masking Distillation
-        <https://github.com/wnma3mz/FedLMD>`_, ACM Multimedia 2023.
+        <https://github.com/wnma3mz/FedLMD>`_, 2023.
     """
-    if teacher_free:
-        (logits,) = _common.floats(logits=logits)
+    if teacher_logits is None:
+        (logits,) = _common.promote_floats(logits=logits)
         teacher = jnp.zeros_like(logits)
     else:
-        if teacher_logits is None:
-            raise ValueError("teacher_logits must be an array unless teacher_free=True, got None.")
-        logits, teacher = _common.floats(logits=logits, teacher_logits=teacher_logits)
+        logits, teacher = _common.promote_floats(logits=logits, teacher_logits=teacher_logits)
         _common.check_shape("teacher_logits", teacher, logits.shape, "that of logits")
-    labels = _common.batch(logits, labels)
-    counts = _common.counts_like(class_counts, logits)
-    _common.check_positive(temperature=temperature)
+    labels = _common.check_labels(logits, labels)
+    counts = _common.check_counts(class_counts, logits)
+    temperature = _common.scalar("temperature", temperature, logits.dtype, above=0)
+    rows = _common.row_mask(where, labels.shape)
     num_classes = logits.shape[-1]
     # Distances to the largest count are exactly 0 for equal counts, so ties survive rounding.
     excess = counts - counts.max()
     majority = num_classes * excess > excess.sum()
     others = ~_common.one_hot(labels, num_classes)
-    target = jax.lax.stop_gradient(teacher) / temperature
-    divergence = _common.kl_divergence(target, logits / temperature, others & ~majority, others)
-    return temperature**2 * divergence
+    student = _common.zero_rows(logits, rows) / temperature
+    target = _common.zero_rows(jax.lax.stop_gradient(teacher), rows) / temperature
+    loss = temperature**2 * _common.kl_divergence(target, student, others & ~majority, others)
+    return _common.zero_rows(loss, rows)
 
 
 def distillation(
-    logits: ArrayLike, teacher_logits: ArrayLike, *, temperature: float = 1.0
+    logits: ArrayLike,
+    teacher_logits: ArrayLike,
+    *,
+    temperature: ArrayLike = 1.0,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Divergence of the student from the teacher, as FedDF, FedBE and FEDIC use it.
 
@@ -128,7 +141,8 @@ def distillation(
     Args:
         logits: the student's unnormalised scores ``[..., C]``.
         teacher_logits: the teacher's scores ``[..., C]``.
-        temperature: T.
+        temperature: T, above 0.
+        where: rows to include ``[...]``; all by default.
 
     Returns:
         The loss of each example ``[...]``.
@@ -146,10 +160,11 @@ def distillation(
         Lin et al., `Ensemble Distillation for Robust Model Fusion in Federated Learning
         <https://arxiv.org/abs/2006.07242>`_, 2020.
     """
-    logits, teacher = _common.floats(logits=logits, teacher_logits=teacher_logits)
-    if logits.ndim < 1:
-        raise ValueError(f"logits must end in the class axis, got shape {logits.shape}.")
+    logits, teacher = _common.promote_floats(logits=logits, teacher_logits=teacher_logits)
+    _common.check_vectors("logits", logits)
     _common.check_shape("teacher_logits", teacher, logits.shape, "that of logits")
-    _common.check_positive(temperature=temperature)
-    target = jax.lax.stop_gradient(teacher) / temperature
-    return _common.kl_divergence(target, logits / temperature)
+    temperature = _common.scalar("temperature", temperature, logits.dtype, above=0)
+    rows = _common.row_mask(where, logits.shape[:-1])
+    student = _common.zero_rows(logits, rows) / temperature
+    target = _common.zero_rows(jax.lax.stop_gradient(teacher), rows) / temperature
+    return _common.zero_rows(_common.kl_divergence(target, student), rows)

@@ -1,12 +1,11 @@
 """FedLC-LT, clients' part: synthetic logits from similar clients, and what is learnt from them.
 
-Wang, Wang and Shen, "Logit Calibration for Non-IID and Long-Tailed Data in Federated Learning".
-The paper calls its method FedLC too; the suffix tells it from the other one.
+The paper calls its method FedLC too; the suffix tells the two apart.
 
 A client's average logits are ``[C, C]``: row c is the mean logit vector of its samples of class c.
 The rows of classes it lacks are masked by ``present``, or zero. The equation numbers are the
 paper's. Where it writes ``L_KL(a, b)`` with b the teacher, the divergence is KL(b || a), the usual
-one of distillation. The server's part is in ``fedlc_lt_server.py``.
+one of distillation. The server's part is in ``_fedlc_lt_server.py``.
 """
 
 import math
@@ -48,11 +47,15 @@ def logit_wasserstein(
         >>> print(losses.logit_wasserstein(mean, var, jnp.ones((2, 2))))
         [[0.  2.5]
          [2.5 0. ]]
+
+    References:
+        Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+        Learning, 2022.
     """
-    mean, var = _common.floats(mean=mean, var=var)
+    mean, var = _common.promote_floats(mean=mean, var=var)
     _common.check_rank("mean", mean, 3)
     _common.check_shape("var", var, mean.shape, "that of mean")
-    held = _common.members("present", present, mean.shape[:2])
+    held = _common.check_present(present, mean.shape[:2])
     spread = _common.safe_sqrt(var)
 
     def from_one(client: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
@@ -70,7 +73,7 @@ def logit_wasserstein(
 
 
 def synthetic_logits(
-    mean_logits: ArrayLike, distances: ArrayLike, *, num_neighbors: int, eps: float = 1e-12
+    mean_logits: ArrayLike, distances: ArrayLike, *, num_neighbors: int, eps: ArrayLike = 1e-12
 ) -> jax.Array:
     r"""Combines the average logits of each client's nearest others (FedLC-LT, eq. 2).
 
@@ -83,7 +86,7 @@ def synthetic_logits(
         mean_logits: average logits of the clients ``[K, ...]``.
         distances: between the clients ``[K, K]``; the diagonal is ignored.
         num_neighbors: M, at most K - 1.
-        eps: added under the root, so that logits of 0 give 0.
+        eps: added under the root, above 0, so that logits of 0 give 0.
 
     Returns:
         Synthetic logits of each client ``[K, ...]``; 0 for a client without neighbours.
@@ -97,14 +100,19 @@ def synthetic_logits(
         >>> synthetic = losses.synthetic_logits(mean_logits, distances, num_neighbors=2)
         >>> print(np.asarray(synthetic[0]).round(4))
         [0.7 0. ]
+
+    References:
+        Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+        Learning, 2022.
     """
-    (values,) = _common.floats(mean_logits=mean_logits)
+    (values,) = _common.promote_floats(mean_logits=mean_logits)
     distances = jnp.asarray(distances)
     if values.ndim < 1:
         raise ValueError(f"mean_logits must have a client axis, got shape {values.shape}.")
     size = values.shape[0]
     _common.check_shape("distances", distances, (size, size), "clients, clients")
     _common.check_count("num_neighbors", num_neighbors, 1, size - 1)
+    eps = _common.scalar("eps", eps, values.dtype, above=0)
     reach = jnp.where(jnp.eye(size, dtype=bool), jnp.inf, distances)
     negated, nearest = jax.lax.top_k(-reach, num_neighbors)
     known = jnp.isfinite(negated)
@@ -122,7 +130,7 @@ def local_logit_calibration(
     labels: ArrayLike,
     synthetic: ArrayLike,
     *,
-    temperature: float = 4.0,
+    temperature: ArrayLike = 4.0,
     where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Divergence of the batch's average logits from the synthetic ones (FedLC-LT, eq. 3).
@@ -137,11 +145,11 @@ def local_logit_calibration(
         logits: unnormalised scores ``[B, C]``.
         labels: integer classes ``[B]``.
         synthetic: synthetic logits ``[C, C]``; no gradient flows to them.
-        temperature: t.
-        where: rows that count ``[B]``; all by default.
+        temperature: t, above 0.
+        where: rows to include ``[B]``; all by default.
 
     Returns:
-        A scalar; 0 if no row counts.
+        A scalar; 0 if no row is included.
 
     Example:
         >>> import jax.numpy as jnp
@@ -151,14 +159,18 @@ def local_logit_calibration(
         >>> loss = losses.local_logit_calibration(logits, labels, jnp.zeros((2, 2)))
         >>> print(np.asarray(loss).round(4))
         0.1201
+
+    References:
+        Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+        Learning, 2022.
     """
-    logits, synthetic = _common.floats(logits=logits, synthetic=synthetic)
+    logits, synthetic = _common.promote_floats(logits=logits, synthetic=synthetic)
     _common.check_rank("logits", logits, 2)
-    labels = _common.batch(logits, labels)
+    labels = _common.check_labels(logits, labels)
     size, num_classes = logits.shape
     _common.check_shape("synthetic", synthetic, (num_classes, num_classes), "classes, classes")
-    _common.check_positive(temperature=temperature)
-    valid = _common.rows(where, size)[:, None]
+    temperature = _common.scalar("temperature", temperature, logits.dtype, above=0)
+    valid = _common.row_mask(where, (size,))[:, None]
     member = _common.one_hot(labels, num_classes) & valid
     sizes = member.sum(axis=0, dtype=logits.dtype)
     values = jnp.where(valid, logits, 0)
@@ -170,7 +182,7 @@ def local_logit_calibration(
 
 
 def class_importance_weights(
-    local_mean: ArrayLike, synthetic: ArrayLike, present: ArrayLike, *, temperature: float = 4.0
+    local_mean: ArrayLike, synthetic: ArrayLike, present: ArrayLike, *, temperature: ArrayLike = 4.0
 ) -> jax.Array:
     r"""Weights of the classes in the cross-entropy (FedLC-LT, the ratio of eq. 4).
 
@@ -185,7 +197,7 @@ def class_importance_weights(
         local_mean: this client's average logits ``[C, C]``.
         synthetic: synthetic logits ``[C, C]``.
         present: which classes the client holds ``[C]``.
-        temperature: t.
+        temperature: t, above 0.
 
     Returns:
         Weights ``[C]`` without gradient; 1 for a class the client lacks.
@@ -198,14 +210,18 @@ def class_importance_weights(
         >>> weights = losses.class_importance_weights(local, synthetic, jnp.array([5, 5]))
         >>> print(np.asarray(weights).round(4))
         [0.8123 1.1877]
+
+    References:
+        Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
+        Learning, 2022.
     """
-    local, synthetic = _common.floats(local_mean=local_mean, synthetic=synthetic)
+    local, synthetic = _common.promote_floats(local_mean=local_mean, synthetic=synthetic)
     _common.check_rank("local_mean", local, 2)
     size = local.shape[0]
     _common.check_shape("local_mean", local, (size, size), "classes, classes")
     _common.check_shape("synthetic", synthetic, (size, size), "that of local_mean")
-    held = _common.members("present", present, (size,))
-    _common.check_positive(temperature=temperature)
+    held = _common.check_present(present, (size,))
+    temperature = _common.scalar("temperature", temperature, local.dtype, above=0)
     wanted = jnp.diagonal(_common.log_softmax(synthetic / temperature))
     own = jnp.diagonal(_common.log_softmax(local / temperature))
     # Clipping the logarithm first keeps the ratio from overflowing.
