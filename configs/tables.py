@@ -18,23 +18,11 @@ import ml_collections
 
 from configs.common import finish
 from fedjax_skew import errors
-from fedjax_skew.config import default_config, used_hparams
+from fedjax_skew.config import EXECUTION_FIELDS, default_config, flatten, used_hparams
 from fedjax_skew.data import datasets, spec
 from fedjax_skew.report import reference
 from fedjax_skew.report.reference import Row
 
-# Fields that say where and how fast a run is computed, not what.
-PLACE = (
-    "dataset.data_dir",
-    "dataset.placement",
-    "state_placement",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "tensorboard",
-    "figures",
-    "clients_per_chunk",
-    "num_devices",
-)
 _MODELS = {"dnn3": "mlp"}
 _ARGUMENT = re.compile(r"(\w+)=([^,()]+)")
 _METRICS = {
@@ -78,8 +66,10 @@ def fingerprint(config: ml_collections.ConfigDict) -> str:
     plain = _plain()
     differs = {
         field: value
-        for field, value in flat(config).items()
-        if field not in PLACE and not field.startswith("hparams.") and plain.get(field) != value
+        for field, value in flatten(config).items()
+        if field not in EXECUTION_FIELDS
+        and not field.startswith("hparams.")
+        and plain.get(field) != value
     }
     text = json.dumps([differs, used_hparams(config)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -221,20 +211,7 @@ def _defaults() -> ml_collections.ConfigDict:
 
 @functools.cache
 def _plain() -> dict[str, Any]:
-    return flat(_defaults())
-
-
-def flat(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """All fields with their dotted names."""
-    return _flat(config.to_dict())
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in tree.items():
-        nested = isinstance(value, Mapping)
-        fields |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return fields
+    return flatten(_defaults())
 
 
 def _facets(run: Run) -> dict[str, set[str]]:

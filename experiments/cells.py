@@ -17,7 +17,7 @@ from configs import figures, tables
 from configs.common import fit_phases
 from experiments import scale as scale_rules
 from fedjax_skew import errors, methods
-from fedjax_skew.config import used_hparams
+from fedjax_skew.config import EXECUTION_FIELDS, used_hparams
 from fedjax_skew.report import collect, reference, store
 from fedjax_skew.report.result_table import Table
 from fedjax_skew.runs import rundir
@@ -56,7 +56,7 @@ class Cell:
         record = store.read(self.directory)
         if record.config:
             differs = rundir.differences(record.config, self.config.to_dict())
-            differs = [field for field in differs if field not in tables.PLACE]
+            differs = [field for field in differs if field not in EXECUTION_FIELDS]
             if differs:
                 reason = f"{self.directory} was computed with another {differs[0]}; move it away"
                 return dataclasses.replace(record, summary={}, failure=reason)

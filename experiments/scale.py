@@ -6,9 +6,8 @@ from typing import Any
 
 import ml_collections
 
-from configs import tables
 from configs.common import finish
-from fedjax_skew.config import lookup, used_hparams
+from fedjax_skew.config import EXECUTION_FIELDS, flatten, lookup, used_hparams
 
 SCALES = ("full", "cpu", "smoke")
 
@@ -119,11 +118,13 @@ def differences(
     full: ml_collections.ConfigDict, config: ml_collections.ConfigDict
 ) -> dict[str, tuple[str, str]]:
     """Fields that differ from the recipe, old and new value as words."""
-    old, new = tables.flat(full), tables.flat(config)
+    old, new = flatten(full), flatten(config)
     found = {
         field: (_say(old[field]), _say(value))
         for field, value in new.items()
-        if not field.startswith("hparams.") and field not in tables.PLACE and old[field] != value
+        if not field.startswith("hparams.")
+        and field not in EXECUTION_FIELDS
+        and old[field] != value
     }
     before, after = used_hparams(full), used_hparams(config)
     for method, values in after.items():

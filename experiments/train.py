@@ -3,7 +3,7 @@
     python -m experiments.train --config=configs/quickstart.py --workdir=runs/first \\
         --config.method=fedlc --config.rounds=50
 
-Names of what exists: ``--list=methods|datasets|partitions|models``.
+Names of what exists: ``--list=methods|datasets|partitions|models|fields``.
 
 One run over several processes, each with its devices: the same command in each of them, with
 ``--coordinator=HOST:PORT --num_processes=N --process_id=I``, or with ``--distributed`` where JAX
@@ -19,14 +19,17 @@ from absl import flags
 from ml_collections import config_flags
 
 from experiments import app
-from fedjax_skew import methods, models
+from fedjax_skew import config, methods, models
 from fedjax_skew.data import datasets, partition
 from fedjax_skew.runs.train import train_and_evaluate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
 _LIST = flags.DEFINE_enum(
-    "list", None, ["methods", "datasets", "partitions", "models"], "Prints names and ends."
+    "list",
+    None,
+    ["methods", "datasets", "partitions", "models", "fields"],
+    "Prints names and ends.",
 )
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which process this is.", lower_bound=0)
@@ -42,6 +45,7 @@ def main(argv: Sequence[str]) -> None:
             "datasets": datasets,
             "partitions": partition,
             "models": models,
+            "fields": config,
         }
         for name, text in rooms[_LIST.value].names().items():
             print(f"{name:24s} {text}")

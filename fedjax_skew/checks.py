@@ -56,7 +56,7 @@ class Rule:
             raise unknown(field, value, self.choices)
         try:
             good = _is_a(self.kind, value) and self.accepts(value)
-        except TypeError:
+        except (TypeError, OverflowError):
             good = False
         if not good:
             raise ValueError(f"{field}={value!r} is not allowed; it must be {self.allowed}.")

@@ -1,84 +1,196 @@
-"""The configuration of a run: defaults, and checks that speak before anything is compiled."""
+"""The configuration of a run: one declaration per field, and validation before compilation.
 
+To add a field, add one entry to ``FIELDS``. Its default, its rule, ``--list=fields``, smoke runs,
+what may change on resume, the identity of a run and the columns of reports follow from that entry.
+Rules that involve several fields belong in :func:`check`. Hyper-parameters are not declared here:
+``config.hparams.<method>`` follows from the signature of the method's builder.
+"""
+
+import dataclasses
 import itertools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
 
 from fedjax_skew import methods, models
+from fedjax_skew.checks import FLAG, Rule, above, at_least, choice, number, text, whole
 from fedjax_skew.data import augment, partition
 from fedjax_skew.errors import unknown
-from fedjax_skew.methods.checks import LARGEST
 
-SCHEDULES = ("constant", "exponential", "cosine", "step")
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One configuration field.
+
+    Attributes:
+        default: the value unless a configuration sets another; it also fixes the type.
+        rule: what the value may be.
+        help: one line that describes the field.
+        resumable: whether the value may change when a run is resumed. All other fields are fixed
+            by the first command that uses a run directory.
+        execution: whether the field says where and how fast a run is computed rather than what. It
+            is then resumable, and neither the identity of a run nor reports include it.
+        per_host: whether the value is a path that may differ between hosts, and on resume.
+        smoke: the largest value in a smoke run, or None to keep the value.
+    """
+
+    default: Any
+    rule: Rule
+    help: str
+    resumable: bool = False
+    execution: bool = False
+    per_host: bool = False
+    smoke: int | None = None
+
+
+def _rises(values: Any) -> bool:
+    return all(0 < v < 1 for v in values) and all(a < b for a, b in itertools.pairwise(values))
+
+
+def _is_pair(values: Any) -> bool:
+    return len(values) == 2 and all(map(math.isfinite, values)) and values[0] >= values[1] >= 0
+
+
+_FRACTIONS = Rule(tuple, "rising fractions between 0 and 1", _rises)
+_THRESHOLDS = Rule(tuple, "two numbers (upper, lower) with upper >= lower >= 0", _is_pair)
+
+FIELDS: Mapping[str, Field] = {
+    "method": Field("fedavg", text(), "method, or methods joined by +"),
+    "model": Field("logistic", text(), "network"),
+    # Data.
+    "dataset.name": Field("synthetic(1,1)", text(), "dataset"),
+    "dataset.data_dir": Field(
+        "", text(), "directory of the dataset's files", execution=True, per_host=True
+    ),
+    "dataset.path": Field(
+        "", text(), "file or directory of your own data (npz, leaf)", per_host=True
+    ),
+    "dataset.num_classes": Field(
+        0, whole(0, 1_000_000), "classes of your own data; 0 is one more than its largest label"
+    ),
+    "dataset.synsets": Field(
+        "", text(), "12 folders of imagenet_subset12, separated by commas; '' takes all"
+    ),
+    "dataset.seed": Field(0, whole(0), "seed of generated data"),
+    "dataset.image_size": Field(
+        0, whole(0, 1024), "side of images read from files; 0 is the dataset's own"
+    ),
+    "dataset.placement": Field(
+        "device",
+        choice("device", "host"),
+        "where the training set is stored; host moves the samples of each round",
+        execution=True,
+    ),
+    "partition": Field("natural", text(), "how training samples are assigned to clients"),
+    "num_clients": Field(100, whole(0), "number of clients"),
+    "participation": Field(1.0, number(0, 1, above=True), "fraction of clients in each round"),
+    "server_data.labelled": Field(
+        0.0, number(0, 0.9), "class-balanced fraction of the training set given to the server"
+    ),
+    "server_data.unlabelled": Field(
+        0.0, number(0, 0.9), "fraction of the training set given to the server without labels"
+    ),
+    "server_data.unlabelled_dataset": Field(
+        "", text(), "dataset used as unlabelled server data, or 'labelled' for the labelled samples"
+    ),
+    # Training.
+    "rounds": Field(100, whole(1), "communication rounds", resumable=True, smoke=2),
+    "local_epochs": Field(1, whole(0), "local epochs per round", smoke=1),
+    "local_steps": Field(0, whole(0), "local steps per round, instead of epochs", smoke=2),
+    "batch_size": Field(64, whole(1, 2**20), "samples per local step"),
+    "drop_last": Field(False, FLAG, "drop the incomplete last batch of an epoch"),
+    "client_lr": Field(0.01, above(0), "learning rate of local SGD"),
+    "lr_schedule": Field(
+        "constant", choice("constant", "exponential", "cosine", "step"), "schedule over rounds"
+    ),
+    "lr_decay": Field(
+        0.99, number(0, 1, above=True), "factor per round (exponential) or milestone (step)"
+    ),
+    "lr_milestones": Field((0.5, 0.75), _FRACTIONS, "fractions of the rounds (step)"),
+    "momentum": Field(0.0, number(0, 0.9999), "momentum of local SGD"),
+    "keep_momentum": Field(False, FLAG, "clients keep their momentum between rounds"),
+    "weight_decay": Field(0.0, at_least(0), "coefficient of local weight decay"),
+    "clip_norm": Field(0.0, at_least(0), "largest norm of a local gradient; 0 does not clip"),
+    "augment": Field("none", text(), "augmentation of training images"),
+    "batch_norm": Field(
+        "average",
+        choice("average", "local", "group"),
+        "average running statistics, keep them local, or use group normalisation instead",
+    ),
+    "seed": Field(0, whole(0), "first seed"),
+    "num_seeds": Field(1, whole(1, 1000), "consecutive seeds trained in one program", smoke=1),
+    # Evaluation.
+    "eval_every": Field(1, whole(1), "rounds between evaluations", resumable=True, smoke=1),
+    "eval_batch_size": Field(500, whole(1, 2**20), "samples per evaluation step", resumable=True),
+    "eval_train_set": Field(
+        False, FLAG, "also evaluate on the clients' training samples", resumable=True
+    ),
+    "num_personal_eval_clients": Field(
+        10, whole(0), "clients whose personal models are evaluated", resumable=True
+    ),
+    "num_local_eval_clients": Field(
+        0, whole(0), "clients evaluated before and after their local update", resumable=True
+    ),
+    "group_thresholds": Field(
+        (0, 0),
+        _THRESHOLDS,
+        "class sizes above which a class is head and below which it is tail; (0, 0) means thirds",
+        resumable=True,
+    ),
+    "on_nonfinite": Field(
+        "stop",
+        choice("stop", "skip", "continue"),
+        "what to do with a client whose update is not finite",
+        resumable=True,
+    ),
+    # Execution.
+    "checkpoint_every": Field(
+        0, whole(0), "rounds between checkpoints; 0 saves once per minute", execution=True
+    ),
+    "keep_checkpoints": Field(2, whole(1, 1000), "checkpoints to keep", execution=True),
+    "tensorboard": Field(True, FLAG, "write TensorBoard events", execution=True),
+    "figures": Field(True, FLAG, "draw the partition", execution=True),
+    "clients_per_chunk": Field(
+        0, whole(0, 2**20), "clients trained at a time; 0 chooses by backend", execution=True
+    ),
+    "num_devices": Field(0, whole(0, 2**16), "devices to use; 0 uses all", execution=True),
+    "state_placement": Field(
+        "device",
+        choice("device", "host"),
+        "where the state that clients keep between rounds is stored",
+        execution=True,
+    ),
+    "conv_impl": Field("auto", choice("auto", "patches", "xla"), "implementation of convolutions"),
+    "compute_dtype": Field("float32", choice("float32", "bfloat16"), "type of the arithmetic"),
+    "remat": Field(False, FLAG, "recompute activations in the backward pass to save memory"),
+}
+
+EXECUTION_FIELDS = frozenset(name for name, field in FIELDS.items() if field.execution)
+HOST_FIELDS = frozenset(name for name, field in FIELDS.items() if field.per_host)
+
+
+def names() -> dict[str, str]:
+    """Returns every field with its description, its default and what it may be."""
+    return {
+        name: f"{field.help} (default {field.default!r}; {field.rule.allowed})"
+        for name, field in FIELDS.items()
+    }
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """FedAvg on Synthetic(1,1), locked so that a mistyped field is an error."""
+    """Returns FedAvg on Synthetic(1,1), locked so that a mistyped field is an error."""
     config = ml_collections.ConfigDict()
-    config.method = "fedavg"
+    for name, field in FIELDS.items():
+        *groups, leaf = name.split(".")
+        node = config
+        for group in groups:
+            if group not in node:
+                node[group] = ml_collections.ConfigDict()
+            node = node[group]
+        node[leaf] = field.default
     config.hparams = {name: methods.defaults(name) for name in methods.REGISTRY}
-    config.model = "logistic"
-
-    config.dataset = ml_collections.ConfigDict()
-    config.dataset.name = "synthetic(1,1)"
-    config.dataset.data_dir = ""  # TFDS's directory, or the manual directory of other layouts
-    config.dataset.path = ""  # of an .npz file
-    config.dataset.num_classes = 0  # of an .npz file; 0 is one more than its largest label
-    config.dataset.synsets = ""  # 12 folders of imagenet_subset12, by commas; "" takes all
-    config.dataset.seed = 0  # of generated data
-    config.dataset.image_size = 0  # of datasets stored as image files; 0 is the dataset's own
-    config.dataset.placement = "device"  # or "host": a round's samples are moved for it
-
-    config.partition = "natural"
-    config.num_clients = 100
-    config.participation = 1.0
-    config.server_data = ml_collections.ConfigDict()
-    config.server_data.labelled = 0.0  # class-balanced fraction of the training set
-    config.server_data.unlabelled = 0.0  # fraction of the training set
-    # Another dataset instead, or "labelled": the labelled samples. Their labels are not used.
-    config.server_data.unlabelled_dataset = ""
-
-    config.rounds = 100
-    config.local_epochs = 1
-    config.local_steps = 0  # instead of local_epochs
-    config.batch_size = 64
-    config.drop_last = False
-    config.client_lr = 0.01
-    config.lr_schedule = "constant"
-    config.lr_decay = 0.99  # per round (exponential) or at each milestone (step)
-    config.lr_milestones = (0.5, 0.75)  # fractions of the rounds (step)
-    config.momentum = 0.0
-    config.keep_momentum = False  # clients keep momentum between rounds
-    config.weight_decay = 0.0
-    config.clip_norm = 0.0  # 0 does not clip
-    config.augment = "none"
-    config.batch_norm = "average"  # or "local" statistics, or "group" normalisation instead
-
-    config.seed = 0
-    config.num_seeds = 1
-    config.eval_every = 1
-    config.eval_batch_size = 500
-    config.eval_train_set = False  # also the accuracy on the training pool
-    config.num_personal_eval_clients = (
-        10  # clients whose own models are evaluated, where a method has them
-    )
-    config.num_local_eval_clients = 0  # clients evaluated before and after their local update
-    config.group_thresholds = (0, 0)  # class sizes (upper, lower); (0, 0) means thirds
-    config.on_nonfinite = "stop"  # or "skip" that client, or "continue"
-
-    config.checkpoint_every = 0  # rounds; 0 is once a minute
-    config.keep_checkpoints = 2
-    config.tensorboard = True
-    config.figures = True
-
-    config.clients_per_chunk = 0  # 0 chooses by backend
-    config.num_devices = 0  # 0 uses all
-    config.state_placement = "device"  # or "host": where clients' kept state waits for them
-    config.conv_impl = "auto"
-    config.compute_dtype = "float32"
-    config.remat = False
     config.lock()
     return config
 
@@ -86,135 +198,52 @@ def default_config() -> ml_collections.ConfigDict:
 def smoke(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     """Shrinks any configuration to seconds, keeping its method, model and partition."""
     config = config.copy_and_resolve_references()
-    config.rounds = min(config.rounds, 2)
-    config.num_seeds = 1
-    config.eval_every = 1
-    config.local_epochs = min(config.local_epochs, 1)
-    config.local_steps = min(config.local_steps, 2)
-    config.participation = min(config.participation, max(2 / max(config.num_clients, 1), 1e-9))
-    for hparams in config.hparams.values():
-        for field, value in hparams.items():
-            # Phases and training loops of methods; a zero, which turns something off, stays.
-            if field.endswith(("rounds", "steps", "epochs")):
-                hparams[field] = min(value, 1 if field.endswith("rounds") else 2)
+    limits = {name: field.smoke for name, field in FIELDS.items()}
+    for method, hparams in config.hparams.items():
+        for name in hparams:  # Phases and training loops of methods.
+            if name.endswith(("rounds", "steps", "epochs")):
+                limits[f"hparams.{method}.{name}"] = 1 if name.endswith("rounds") else 2
+    config.update_from_flattened_dict(
+        {
+            name: min(lookup(config, name), limit)
+            for name, limit in limits.items()
+            if limit is not None
+        }
+    )
+    config.participation = min(config.participation, 2 / max(config.num_clients, 2))
     return config
 
 
-def _number(low: float, high: float = LARGEST, *, above: bool = False):
-    """Rule: a finite number in ``[low, high]``, or ``(low, high]`` with ``above``."""
-    words = f"a number {'above' if above else 'of at least'} {low:g}"
-    words += f" and at most {high:g}"
-
-    def fits(value):
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return False
-        return math.isfinite(value) and (value > low if above else value >= low) and value <= high
-
-    return fits, words
+def may_change(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a field may change when a run with this configuration is resumed."""
+    field = FIELDS.get(name)
+    if name == "rounds" and config["lr_schedule"] in ("cosine", "step"):
+        return False  # The learning rate of every round depends on it.
+    return field is not None and (field.resumable or field.execution or field.per_host)
 
 
-def _whole(low: int, high: int = 2**31 - 1):
-    """Rule: an integer in ``[low, high]``."""
-
-    def fits(value):
-        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-    return fits, f"a whole number from {low} to {high}"
-
-
-def _choice(*names: str):
-    return (lambda value: value in names), "one of " + ", ".join(names)
-
-
-def _text():
-    return (lambda value: isinstance(value, str)), "a text"
-
-
-def _flag():
-    return (lambda value: isinstance(value, bool)), "True or False"
-
-
-def _thresholds():
-    def fits(value):
-        return (
-            isinstance(value, (tuple, list))
-            and len(value) == 2
-            and all(isinstance(v, (int, float)) and math.isfinite(v) for v in value)
-            and value[0] >= value[1] >= 0
-        )
-
-    return fits, "two numbers (upper, lower) with upper >= lower >= 0"
-
-
-def _fractions():
-    def fits(value):
-        numbers = isinstance(value, (tuple, list)) and all(
-            isinstance(f, (int, float)) and 0 < f < 1 for f in value
-        )
-        return numbers and all(a < b for a, b in itertools.pairwise(value))
-
-    return fits, "rising fractions between 0 and 1"
-
-
-RULES = {
-    "method": _text(),
-    "model": _text(),
-    "partition": _text(),
-    "augment": _text(),
-    "dataset.name": _text(),
-    "dataset.data_dir": _text(),
-    "dataset.path": _text(),
-    "dataset.num_classes": _whole(0, 1_000_000),
-    "dataset.synsets": _text(),
-    "dataset.seed": _whole(0),
-    "dataset.image_size": _whole(0, 1024),
-    "dataset.placement": _choice("device", "host"),
-    "num_clients": _whole(0),
-    "participation": _number(0, 1, above=True),
-    "server_data.labelled": _number(0, 0.9),
-    "server_data.unlabelled": _number(0, 0.9),
-    "server_data.unlabelled_dataset": _text(),
-    "rounds": _whole(1),
-    "local_epochs": _whole(0),
-    "local_steps": _whole(0),
-    "batch_size": _whole(1, 2**20),
-    "drop_last": _flag(),
-    "client_lr": _number(0, above=True),
-    "lr_schedule": _choice(*SCHEDULES),
-    "lr_decay": _number(0, 1, above=True),
-    "lr_milestones": _fractions(),
-    "momentum": _number(0, 0.9999),
-    "keep_momentum": _flag(),
-    "weight_decay": _number(0),
-    "clip_norm": _number(0),
-    "batch_norm": _choice("average", "local", "group"),
-    "seed": _whole(0),
-    "num_seeds": _whole(1, 1000),
-    "eval_every": _whole(1),
-    "eval_batch_size": _whole(1, 2**20),
-    "eval_train_set": _flag(),
-    "num_personal_eval_clients": _whole(0),
-    "num_local_eval_clients": _whole(0),
-    "group_thresholds": _thresholds(),
-    "on_nonfinite": _choice("stop", "skip", "continue"),
-    "checkpoint_every": _whole(0),
-    "keep_checkpoints": _whole(1, 1000),
-    "tensorboard": _flag(),
-    "figures": _flag(),
-    "clients_per_chunk": _whole(0, 2**20),
-    "num_devices": _whole(0, 2**16),
-    "state_placement": _choice("device", "host"),
-    "conv_impl": _choice("auto", "patches", "xla"),
-    "compute_dtype": _choice("float32", "bfloat16"),
-    "remat": _flag(),
-}
-
-
-def lookup(config: Any, field: str) -> Any:
-    """The value of a dotted field."""
-    for name in field.split("."):
-        config = config[name]
+def lookup(config: Any, name: str) -> Any:
+    """Returns the value of a dotted field."""
+    for part in name.split("."):
+        config = config[part]
     return config
+
+
+def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of all fields by dotted name."""
+    fields: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, (Mapping, ml_collections.ConfigDict)):
+            fields |= {f"{name}.{inner}": v for inner, v in flatten(value).items()}
+        else:
+            fields[name] = value
+    return fields
+
+
+def used_hparams(config: ml_collections.ConfigDict) -> dict[str, dict[str, Any]]:
+    """Returns the hyper-parameters of the methods that ``config.method`` names."""
+    hparams = config.hparams.to_dict()
+    return {name: hparams.get(name, {}) for name in config.method.split("+")}
 
 
 def check(
@@ -223,16 +252,15 @@ def check(
     """Checks a whole configuration and builds its method (unless one is given).
 
     Raises:
-        ValueError: one sentence with the field, its value and what is allowed.
+        ValueError: one sentence that names the field, its value and what is allowed.
     """
-    for field, (fits, allowed) in RULES.items():
-        value = lookup(config, field)
-        try:
-            good = fits(value)
-        except TypeError:
-            good = False
-        if not good:
-            raise ValueError(f"{field}={value!r} is not allowed; it must be {allowed}.")
+    for name, field in FIELDS.items():
+        field.rule.check(name, lookup(config, name))
+    if config.model not in models.names():
+        raise unknown("model", config.model, models.names())
+    if config.augment not in augment.names():
+        raise unknown("augment", config.augment, augment.names())
+    partition.check(config.partition)
     if bool(config.local_epochs) == bool(config.local_steps):
         raise ValueError(
             f"local_epochs={config.local_epochs} and local_steps={config.local_steps}: exactly one "
@@ -243,31 +271,8 @@ def check(
             "eval_train_set=True puts the training set on the device; it must be False with "
             "dataset.placement='host'."
         )
-    if config.model not in models.names():
-        raise unknown("model", config.model, models.names())
-    if config.augment not in augment.names():
-        raise unknown("augment", config.augment, augment.names())
-    partition.check(config.partition)
     method = method or methods.build(config.method, used_hparams(config))
-    labelled = config.server_data.labelled > 0
-    unlabelled = config.server_data.unlabelled > 0 or config.server_data.unlabelled_dataset
-    if method.needs_labelled_data and not labelled:
-        raise ValueError(
-            f"method={method.name!r} trains on labelled server data, but server_data.labelled="
-            f"{config.server_data.labelled}; set it to a fraction such as 0.05."
-        )
-    if config.server_data.unlabelled_dataset == "labelled" and not labelled:
-        raise ValueError(
-            "server_data.unlabelled_dataset='labelled' takes the labelled samples, but "
-            f"server_data.labelled={config.server_data.labelled}; set it to a fraction such as "
-            "0.05."
-        )
-    if method.needs_unlabelled_data and not unlabelled:
-        raise ValueError(
-            f"method={method.name!r} distils on unlabelled server data, but "
-            f"server_data.unlabelled={config.server_data.unlabelled}; set it to a fraction such as "
-            "0.1, or server_data.unlabelled_dataset to a dataset's name."
-        )
+    _check_server_data(config.server_data, method)
     if method.next_phase is not None and config.rounds <= method.next_phase.rounds:
         raise ValueError(
             f"rounds={config.rounds} leaves nothing for the second phase of {method.name}, which "
@@ -277,7 +282,21 @@ def check(
     return method
 
 
-def used_hparams(config: ml_collections.ConfigDict) -> dict[str, dict[str, Any]]:
-    """Hyper-parameters of the methods that ``config.method`` names."""
-    hparams = config.hparams.to_dict()
-    return {name: hparams.get(name, {}) for name in config.method.split("+")}
+def _check_server_data(data: ml_collections.ConfigDict, method: methods.Method) -> None:
+    """Raises unless the server has the data that the method needs."""
+    if method.needs_labelled_data and not data.labelled:
+        raise ValueError(
+            f"method={method.name!r} trains on labelled server data, but server_data.labelled="
+            f"{data.labelled}; set it to a fraction such as 0.05."
+        )
+    if data.unlabelled_dataset == "labelled" and not data.labelled:
+        raise ValueError(
+            "server_data.unlabelled_dataset='labelled' takes the labelled samples, but "
+            f"server_data.labelled={data.labelled}; set it to a fraction such as 0.05."
+        )
+    if method.needs_unlabelled_data and not (data.unlabelled or data.unlabelled_dataset):
+        raise ValueError(
+            f"method={method.name!r} distils on unlabelled server data, but "
+            f"server_data.unlabelled={data.unlabelled}; set it to a fraction such as 0.1, or "
+            "server_data.unlabelled_dataset to a dataset's name."
+        )

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedjax_skew import methods, models
-from fedjax_skew.config import RULES, default_config
+from fedjax_skew.config import FIELDS, default_config
 from fedjax_skew.data import augment, partition
 from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.simulation.problem import build
@@ -40,7 +40,7 @@ def try_build(fields, dataset=None):
     return None
 
 
-@pytest.mark.parametrize("field", RULES)
+@pytest.mark.parametrize("field", FIELDS)
 def test_every_field_takes_or_refuses_every_value(field, blobs):
     for value in (*NUMBERS, *OTHERS):
         said = try_build({field: value}, None if field.startswith("dataset.") else blobs)

@@ -15,16 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_skew.config import EXECUTION_FIELDS
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names, svg
 from fedjax_skew.report.store import Record
 
 _SHOWN = ("method", "dataset.name", "partition", "model", "num_clients", "num_seeds", "rounds")
 _PROBLEM = ("dataset.name", "partition", "model", "num_clients")
-_PLACES = (
-    *("dataset.data_dir", "checkpoint_every", "keep_checkpoints"),
-    *("tensorboard", "figures", "clients_per_chunk", "num_devices"),
-)
 _COLUMNS = (  # heading, what the first click does
     ("Method", "ascending"),
     ("Status", "ascending"),
@@ -89,7 +86,7 @@ def _runs(records: Sequence[Record]) -> list[_Run]:
     varying = [
         name
         for name in dict.fromkeys(name for each in fields for name in each)
-        if name not in (*_SHOWN, *_PLACES) and not name.startswith("hparams.")
+        if name not in EXECUTION_FIELDS.union(_SHOWN) and not name.startswith("hparams.")
         if len({repr(each.get(name)) for each in fields if each}) > 1
     ]
     runs = []

@@ -9,30 +9,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from fedjax_skew.config import default_config, lookup
-
-# Fields that do not change what is computed, or only how long; all others are fixed by the first
-# command that used the directory.
-MAY_CHANGE = (
-    "rounds",
-    "eval_every",
-    "eval_batch_size",
-    "eval_train_set",
-    "num_personal_eval_clients",
-    "num_local_eval_clients",
-    "group_thresholds",
-    "on_nonfinite",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "tensorboard",
-    "figures",
-    "clients_per_chunk",
-    "num_devices",
-    "state_placement",
-    "dataset.data_dir",
-    "dataset.path",
-    "dataset.placement",
-)
+from fedjax_skew.config import default_config, lookup, may_change
 
 
 def disk_is_full(error: BaseException) -> bool:
@@ -124,8 +101,7 @@ def check_config(workdir: pathlib.Path, config: dict[str, Any]) -> None:
         except ValueError:
             old = config  # A damaged file says nothing; the checkpoint's shapes still protect us.
         for field in differences(old, config):
-            free = field in MAY_CHANGE and not (field == "rounds" and _needs_rounds(config))
-            if not free:
+            if not may_change(field, config):
                 raise ValueError(
                     f"{field}={_get(config, field)!r} differs from {_get(old, field)!r}, with "
                     f"which workdir={str(workdir)!r} was started; use the old value or another "
@@ -182,10 +158,6 @@ def _fill(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict) and isinstance(values.get(key), dict):
             filled[key] = _fill(values[key], value)
     return filled
-
-
-def _needs_rounds(config: dict[str, Any]) -> bool:
-    return config["lr_schedule"] in ("cosine", "step")
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

@@ -14,7 +14,7 @@ import ml_collections
 import numpy as np
 import tqdm
 
-from fedjax_skew.config import used_hparams
+from fedjax_skew.config import HOST_FIELDS, flatten, used_hparams
 from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.engine.mesh import process_max, raise_together
 from fedjax_skew.engine.reduction import RoundReport
@@ -88,8 +88,8 @@ def train_and_evaluate(
 
 def _check_processes(problem: Problem) -> None:
     """Raises if the processes of a run do not compute the same."""
-    values = problem.config.to_dict()
-    values["dataset"] |= {"data_dir": "", "path": ""}  # These may belong to a host.
+    fields = flatten(problem.config).items()
+    values = {name: value for name, value in fields if name not in HOST_FIELDS}
     text = json.dumps([rundir.clean(values), [p.hash for p in problem.partitions]], sort_keys=True)
     number = zlib.crc32(text.encode()) >> 1
     high, low = process_max(number, -number)
