@@ -34,7 +34,6 @@ class ClassBars(NamedTuple):
 def class_bars(
     panels: Sequence[ClassBars],
     *,
-    class_names: Sequence[str] = (),
     ylabel: str = "accuracy (%)",
     columns: int = 2,
 ) -> "Figure":
@@ -44,7 +43,6 @@ def class_bars(
 
     Args:
         panels: one per client or method.
-        class_names: names for the classes; ids when left out.
         ylabel: label of the left axes.
         columns: most panels side by side.
     """
@@ -56,7 +54,7 @@ def class_bars(
         num_classes = len(np.asarray(next(iter(panel.bars.values()))))
         _bars(axis, panel.bars, looks, num_classes)
         axis.set(title=panel.title, xlabel="class", ylim=(0, 100))
-        _name_groups(axis, class_names or range(num_classes), inches - 1.2)
+        _name_groups(axis, range(num_classes), inches - 1.2)
         if panel.class_counts is not None:
             twins.append(_counts(axis, np.asarray(panel.class_counts)))
             if axis is axes[-1] or axis.get_subplotspec().is_last_col():
@@ -73,7 +71,6 @@ def grouped_bars(
     *,
     xlabel: str = "",
     ylabel: str = "test accuracy (%)",
-    title: str = "",
 ) -> "Figure":
     """Bars by group, for example accuracy against skew, with the standard deviation over seeds.
 
@@ -82,14 +79,13 @@ def grouped_bars(
         series: by name, ``[G]`` or ``[G, S]`` with seeds.
         xlabel: label of the horizontal axis.
         ylabel: label of the vertical axis.
-        title: the figure's title.
     """
     for_bars = 0.22 * len(groups) * (len(series) + 1) + 1.2
     for_names = _space(groups) / _LETTERS + 0.7
     width = float(np.clip(max(for_bars, for_names), 3.2, style.WIDTH))
     figure, (axis,) = style.panels(1, columns=1, height=2.7, width=width)
     _bars(axis, series, style.looks(series), len(groups))
-    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axis.set(xlabel=xlabel, ylabel=ylabel)
     _name_groups(axis, groups, width - 0.6)
     style.legend(figure, [axis], columns=max(int(width / 1.2), 1))
     return figure
@@ -97,12 +93,12 @@ def grouped_bars(
 
 @style.styled
 def bar_panels(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
-    """Single bars side by side, one panel a quantity, with the standard deviation over seeds.
+    """Single bars side by side, one panel per quantity, with the standard deviation over seeds.
 
     A name has the same look in all panels.
 
     Args:
-        panels: by the label of the vertical axis, by name: one value ``[S]`` a seed.
+        panels: by the label of the vertical axis, by name: one value per seed ``[S]``.
     """
     looks = style.looks(name for values in panels.values() for name in values)
     figure, axes = style.panels(len(panels), columns=3, height=2.4)

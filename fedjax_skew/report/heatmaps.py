@@ -1,4 +1,4 @@
-"""Figures made of coloured matrices: partitions and confusion matrices."""
+"""Figures made of coloured matrices: partitions, confusion matrices and grids of results."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,38 +13,40 @@ if TYPE_CHECKING:
 Array = Any  # anything numpy can read
 
 _MANY_CLIENTS = 400
-_MOST_NUMBERS = 220  # cells that still have room for a number
+_MOST_NUMBERS = 1200  # numbers written into one matrix
+_LETTER = 0.055  # inches of a letter of a cell's number
 
 
 @style.styled
 def partitions(
-    class_counts: Mapping[str, Array], *, class_names: Sequence[str] = (), columns: int = 3
+    class_counts: Mapping[str, Array], *, columns: int = 3, width: float = style.WIDTH
 ) -> "Figure":
-    """Samples per class (upwards) and client (sideways), one panel a partition, one colour scale.
+    """Samples per class (rows) and client (columns), one panel per partition, one colour scale.
 
-    Small partitions show the counts. Of more than 400 clients, 400 are shown, evenly spaced
-    after sorting by the most frequent class and its share, so that the picture keeps the
-    mixture of single clients, which averaging would hide; the axis says so.
+    Counts are written into the cells where they fit. Of more than 400 clients, 400 are shown,
+    evenly spaced after sorting by the most frequent class and its share, so that the picture keeps
+    the mixture of single clients, which averaging would hide; the axis says so.
 
     Args:
         class_counts: ``[K, C]`` by title.
-        class_names: names for the classes; ids when left out.
         columns: most panels side by side.
+        width: largest width of the figure in inches.
     """
     counts = {title: np.asarray(matrix) for title, matrix in class_counts.items()}
     largest = max(matrix.max(initial=1) for matrix in counts.values())
     tall = max(matrix.shape[1] for matrix in counts.values())
-    height = float(np.clip(0.22 * tall + 0.8, 1.8, 3.6))
-    width = style.WIDTH if len(counts) > 1 else _single_width(len(next(iter(counts.values()))))
-    figure, axes = style.panels(len(counts), columns=columns, height=height, width=width)
-    room = _MOST_NUMBERS // min(columns, len(counts))
+    if len(counts) == 1:
+        width = float(np.clip(0.42 * len(next(iter(counts.values()))) + 1.6, 3.4, width))
+    figure, axes = style.panels(
+        len(counts), columns=columns, height=_height(tall, 3.6), width=width
+    )
+    inches = (width - 0.6) / min(columns, len(counts)) - 0.4
     for axis, (title, matrix) in zip(axes, counts.items(), strict=True):
         clients = len(matrix)
         shown = matrix[_spread_clients(matrix)] if clients > _MANY_CLIENTS else matrix
         # The square root leaves small counts visible beside large ones.
-        image = _draw(axis, shown.T, vmax=largest, gamma=0.5, origin="lower", white_zero=True)
-        if shown.size <= room:
-            _write(axis, shown.T, largest, "{:d}", gamma=0.5, hide_zero=True)
+        image = _draw(axis, np.ma.masked_equal(shown.T, 0), (0, largest), "{:d}", inches, gamma=0.5)
+        axis.invert_yaxis()
         axis.set_title(title)
         if clients > _MANY_CLIENTS:
             axis.set_xlabel(f"{_MANY_CLIENTS} of {clients:,} clients, by most frequent class")
@@ -52,54 +54,84 @@ def partitions(
         else:
             axis.set_xlabel("client")
             _ticks(axis.xaxis, clients)
-        _ticks(axis.yaxis, matrix.shape[1], class_names)
+        _ticks(axis.yaxis, matrix.shape[1])
     style.label_outer(axes, "class")
     _colorbar(figure, image, axes, "samples")
     return figure
 
 
-@style.styled
-def confusion(
-    counts: Array,
-    *,
-    title: str = "",
-    class_names: Sequence[str] = (),
-    roles: Array | None = None,
-) -> "Figure":
+def confusion(counts: Array, *, title: str = "", roles: Array | None = None) -> "Figure":
     """A confusion matrix in percent of the true class.
 
     Args:
         counts: ``[C, C]``, rows are true classes.
-        title: the panel's title.
-        class_names: names for the classes; ids when left out.
+        title: the figure's title.
         roles: masks of majority, minority and vacant classes, bool ``[3, C]`` (one client's
             ``skew.class_roles``); minority and vacant classes are then marked beside the axis.
     """
     counts = np.asarray(counts, np.float64)
-    percent = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    size = len(percent)
-    side = float(np.clip(0.34 * size + 1.0, 2.8, 5.2))
-    figure, (axis,) = style.panels(1, columns=1, height=side, width=side + 0.7)
-    image = _draw(axis, percent, vmax=100.0)
-    if size * size <= 2 * _MOST_NUMBERS:
-        _write(axis, percent, 100.0, "{:.0f}", hide_zero=True)
-    axis.set(title=title, xlabel="predicted class", ylabel="true class")
-    names = [str(name) for name in class_names] or [str(c) for c in range(size)]
+    names = [str(c) for c in range(len(counts))]
+    marks = np.full(len(counts), "")
     if roles is not None:
         _, minority, vacant = np.asarray(roles, bool)
         marks = np.where(vacant, " (vacant)", np.where(minority, " (minority)", ""))
-        _ticks(axis.yaxis, size, [name + mark for name, mark in zip(names, marks, strict=True)])
-    else:
-        _ticks(axis.yaxis, size, names)
-    _ticks(axis.xaxis, size, names)
-    if max(map(len, names)) > 3:
+    percent = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    return grid(
+        np.ma.masked_less(percent, 0.5),
+        title=title,
+        xlabel="predicted class",
+        ylabel="true class",
+        label="% of the true class",
+        x_names=names,
+        y_names=[name + mark for name, mark in zip(names, marks, strict=True)],
+        width=float(np.clip(0.34 * len(counts) + 1.7, 3.5, 5.9)),
+    )
+
+
+@style.styled
+def grid(
+    values: Array,
+    *,
+    xlabel: str,
+    ylabel: str,
+    label: str,
+    x_names: Sequence[str],
+    y_names: Sequence[str],
+    limits: tuple[float, float] = (0.0, 100.0),
+    decimals: int = 0,
+    title: str = "",
+    width: float = style.WIDTH,
+) -> "Figure":
+    """One number per cell, for example accuracies by class and run; nan leaves a cell empty.
+
+    Args:
+        values: ``[Y, X]``, the first row on top.
+        xlabel: name of the second index.
+        ylabel: name of the first index.
+        label: what the numbers are, for the colour bar.
+        x_names: names along the second index ``[X]``.
+        y_names: names along the first index ``[Y]``.
+        limits: the numbers at the two ends of the colour scale.
+        decimals: digits of the numbers that are written into the cells where they fit.
+        title: the figure's title.
+        width: inches of the figure.
+    """
+    values = np.ma.masked_invalid(values)
+    names = max(map(len, y_names), default=0)
+    figure, (axis,) = style.panels(1, columns=1, height=_height(len(values), 9.0), width=width)
+    inches = width - 1.2 - 0.065 * names
+    image = _draw(axis, values, limits, f"{{:.{decimals}f}}", inches)
+    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    _ticks(axis.xaxis, values.shape[1], x_names)
+    _ticks(axis.yaxis, len(values), y_names, most=60)
+    if max(map(len, x_names), default=0) > 3:
         axis.tick_params(axis="x", labelrotation=90)
-    _colorbar(figure, image, axis, "% of the true class")
+    _colorbar(figure, image, axis, label)
     return figure
 
 
-def _single_width(clients: int) -> float:
-    return float(np.clip(0.42 * clients + 1.6, 3.4, style.WIDTH))
+def _height(rows: int, most: float) -> float:
+    return float(np.clip(0.22 * rows + 0.9, 1.8, most))
 
 
 def _spread_clients(counts: np.ndarray) -> np.ndarray:
@@ -111,29 +143,46 @@ def _spread_clients(counts: np.ndarray) -> np.ndarray:
 
 def _draw(
     axis: Any,
-    matrix: np.ndarray,
+    matrix: np.ma.MaskedArray,
+    limits: tuple[float, float],
+    form: str,
+    inches: float,
     *,
-    vmax: float,
-    vmin: float = 0.0,
     gamma: float = 1.0,
-    origin: str = "upper",
-    white_zero: bool = False,
 ) -> Any:
-    """Draws a matrix; with ``white_zero`` even a count of 1 differs from none."""
+    """Draws a matrix and, where they fit, its numbers; masked cells stay empty.
+
+    Args:
+        axis: where to draw.
+        matrix: ``[Y, X]``.
+        limits: the numbers at the two ends of the colour scale.
+        form: how a number is written.
+        inches: width of the axis.
+        gamma: exponent of the colour scale.
+    """
     import matplotlib
     from matplotlib import colors
 
-    colormap = matplotlib.colormaps[style.SEQUENTIAL]
-    if white_zero:
-        matrix = np.ma.masked_equal(matrix, 0)
-        colormap = colors.ListedColormap(colormap(np.linspace(0.12, 1, 256)))
+    # Starts above white, so that even a count of 1 differs from an empty cell.
+    shades = matplotlib.colormaps[style.SEQUENTIAL](np.linspace(0.12, 1, 256))
     axis.grid(False)
     for spine in axis.spines.values():
         spine.set_visible(True)
-    norm = colors.PowerNorm(gamma, vmin=vmin, vmax=max(vmax, vmin + 1e-9))
-    return axis.imshow(
-        matrix, cmap=colormap, norm=norm, aspect="auto", origin=origin, interpolation="none"
+    low, high = limits
+    image = axis.imshow(
+        matrix,
+        cmap=colors.ListedColormap(shades),
+        norm=colors.PowerNorm(gamma, vmin=low, vmax=max(high, low + 1e-9)),
+        aspect="auto",
+        interpolation="none",
     )
+    known = [(x, y, matrix[y, x]) for y, x in np.argwhere(~np.ma.getmaskarray(matrix))]
+    letters = max((len(form.format(value)) for _, _, value in known), default=0)
+    if matrix.size <= _MOST_NUMBERS and inches / matrix.shape[1] >= _LETTER * letters:
+        for x, y, value in known:
+            color = "white" if image.norm(value) > 0.55 else "#222222"
+            axis.text(x, y, form.format(value), ha="center", va="center", color=color, fontsize=6)
+    return image
 
 
 def _colorbar(figure: "Figure", image: Any, axes: Any, label: str) -> None:
@@ -144,28 +193,8 @@ def _colorbar(figure: "Figure", image: Any, axes: Any, label: str) -> None:
     figure.colorbar(image, ax=axes, label=label, ticks=locator, shrink=0.9, pad=0.02)
 
 
-def _write(
-    axis: Any,
-    matrix: np.ndarray,
-    high: float,
-    form: str,
-    *,
-    low: float = 0.0,
-    gamma: float = 1.0,
-    hide_zero: bool = False,
-) -> None:
-    """Writes the numbers, white on dark cells."""
-    for (y, x), value in np.ndenumerate(matrix):
-        text = form.format(value)
-        if np.isnan(value) or (hide_zero and text == "0"):
-            continue
-        depth = (max(value - low, 0) / max(high - low, 1e-9)) ** gamma
-        color = "white" if depth > 0.55 else "#222222"
-        axis.text(x, y, text, ha="center", va="center", color=color, fontsize=6)
-
-
-def _ticks(axis: Any, count: int, names: Sequence[str] = ()) -> None:
-    """A tick for every entry, or for every fifth, tenth... when there are many."""
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 1000, count) if count / s <= 20)
-    positions = np.arange(0, count, step)
-    axis.set_ticks(positions, [str(names[int(i)]) if len(names) else str(i) for i in positions])
+def _ticks(axis: Any, count: int, names: Sequence[str] = (), most: int = 20) -> None:
+    """A tick for every entry, or for every second, fifth, tenth... when there are many."""
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 1000, count) if count / s <= most)
+    positions = range(0, count, step)
+    axis.set_ticks(positions, [str(names[i]) if len(names) else str(i) for i in positions])

@@ -23,53 +23,63 @@ def curves(
     xlabel: str = "round",
     ylabel: str = "test accuracy (%)",
     columns: int = 2,
-    target: float | None = None,
+    width: float | None = None,
+    legend: bool = True,
 ) -> "Figure":
-    """Curves over rounds: the mean over seeds, and a band of one standard deviation.
+    """Curves, for example over rounds: the mean over seeds and a band of one standard deviation.
 
-    A method has the same look in all panels. The band is left out with one seed.
+    A name has the same look in all panels. The band is left out with one seed. In an SVG, a line
+    has its name as ``id``, and its band the name followed by ``-band``.
 
     Args:
-        panels: by panel title, by method: ``(rounds [T], values [T] or [S, T])``.
+        panels: by panel title, by name: ``(x [T], values [T] or [S, T])``; whole numbers ``x`` get
+            ticks at whole numbers.
         xlabel: label of the horizontal axes.
         ylabel: label of the vertical axes.
         columns: most panels side by side.
-        target: an accuracy to mark with a horizontal line.
+        width: inches of the figure; by default what one or several panels need.
+        legend: whether to name the curves above the panels.
     """
     looks = style.looks(name for series in panels.values() for name in series)
     single = len(panels) == 1
+    width = width or (5.0 if single else style.WIDTH)
     figure, axes = style.panels(
-        len(panels), columns=columns, height=2.9 if single else 2.3, width=5.0 if single else 6.6
+        len(panels), columns=columns, height=2.9 if single else 2.3, width=width
     )
     for axis, (title, series) in zip(axes, panels.items(), strict=True):
-        for order, (name, (rounds, values)) in enumerate(series.items()):
-            rounds, values = np.asarray(rounds), np.atleast_2d(np.asarray(values, np.float64))
+        whole = True
+        for order, (name, (x, values)) in enumerate(series.items()):
+            x, values = np.asarray(x), np.atleast_2d(np.asarray(values, np.float64))
+            whole = whole and np.issubdtype(x.dtype, np.integer)
             mean = values.mean(0)
-            every = max(len(rounds) // 8, 1)
-            color, marker, line, _ = looks[name]
-            axis.plot(
-                rounds,
-                mean,
-                label=name,
-                color=color,
-                linestyle=line,
-                marker=marker,
-                # Staggered, so that markers of close curves do not hide each other.
-                markevery=(order * every // max(len(series), 1), every),
-                markeredgecolor="white",
-                markeredgewidth=0.4,
-            )
+            every = max(len(x) // 8, 1)
+            # Staggered, so that markers of close curves do not hide each other.
+            marked = (order * every // max(len(series), 1), every)
+            axis.plot(x, mean, label=name, gid=name, markevery=marked, **_look(looks[name]))
             if len(values) > 1:
                 std = values.std(0, ddof=1)
-                axis.fill_between(
-                    rounds, mean - std, mean + std, color=color, alpha=0.15, linewidth=0
+                band = axis.fill_between(
+                    x, mean - std, mean + std, color=looks[name].color, alpha=0.15, linewidth=0
                 )
-        if target is not None:
-            axis.axhline(target, color="#666666", linewidth=0.8, linestyle=":")
+                band.set_gid(f"{name}-band")
         axis.set(title=title, xlabel=xlabel)
         axis.margins(x=0.01)
+        if whole:
+            style.whole_numbers(axis.xaxis)
     style.label_outer(axes, ylabel)
-    style.legend(figure, axes)
+    if legend:
+        style.legend(figure, axes)
+    return figure
+
+
+@style.styled
+def swatch(look: style.Look) -> "Figure":
+    """A short piece of a curve, for a legend outside of its figure."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(0.42, 0.12))
+    figure.add_artist(Line2D([0.02, 0.5, 0.98], [0.5] * 3, markevery=[1], **_look(look)))
     return figure
 
 
@@ -95,17 +105,8 @@ def sensitivity(
     for axis, (name, series) in zip(axes, panels.items(), strict=True):
         for label, (x, values) in series.items():
             mean, std = style.over_seeds(values)
-            color, marker, line, _ = looks[label]
             axis.errorbar(
-                x,
-                mean,
-                std,
-                label=label,
-                color=color,
-                marker=marker,
-                linestyle=line,
-                capsize=2,
-                elinewidth=0.8,
+                x, mean, std, label=label, capsize=2, elinewidth=0.8, **_look(looks[label])
             )
         if log:
             axis.set_xscale("log")
@@ -181,3 +182,13 @@ def tsne(features: Array, *, seed: int = 0, perplexity: float = 30.0) -> np.ndar
     # On few points threads mostly wait for each other, for seconds on a busy machine.
     with threadpoolctl.threadpool_limits(1 if len(features) <= 2000 else None):
         return model.fit_transform(features)
+
+
+def _look(look: style.Look) -> dict[str, Any]:
+    return {
+        "color": look.color,
+        "linestyle": look.line,
+        "marker": look.marker,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+    }

@@ -2,19 +2,23 @@
 
 Series differ by colour (Okabe and Ito's palette without its yellow, which is too faint on white),
 by marker, by line style and by hatch at once, so that none of these alone has to carry the
-meaning. Figures are made without pyplot: no global state, no display, always the Agg canvas.
-matplotlib is imported on first use, because importing it takes longer than most table code runs.
+meaning. Figures are made without pyplot: no global state and no display. matplotlib is an optional
+requirement and imported on first use.
 """
 
 import contextlib
 import functools
+import io
 import os
 import pathlib
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+
+from fedjax_skew import errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,6 +58,9 @@ _RC: dict[Any, Any] = {
     "lines.linewidth": 1.4,
     "lines.markersize": 4,
     "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedjax_skew",
+    "text.parse_math": False,
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
 }
@@ -87,8 +94,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 @contextlib.contextmanager
 def context() -> Iterator[None]:
     """The project's matplotlib settings on top of the defaults, whatever the user's own are."""
-    import matplotlib
-
+    matplotlib = errors.import_extra("matplotlib", "report")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_RC)
@@ -166,6 +172,13 @@ def caption(figure: "Figure", text: str) -> None:
     figure.supxlabel(text, x=0.01, ha="left", fontsize=6, color="#555555")
 
 
+def whole_numbers(axis: Any) -> None:
+    """Puts the ticks of an ``Axis`` at whole numbers, for example of rounds."""
+    from matplotlib import ticker
+
+    axis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+
+
 def label_outer(axes: Sequence[Any], ylabel: str) -> None:
     """Labels the vertical axis of the leftmost panels only."""
     for axis in axes:
@@ -201,3 +214,25 @@ def save(figure: "Figure", path_stem: str | os.PathLike[str]) -> tuple[pathlib.P
         undated = {"CreationDate": None, "Creator": None, "Producer": None}
         figure.savefig(pdf, metadata=undated)
     return png, pdf
+
+
+def svg(figure: "Figure", label: str) -> str:
+    """The figure as SVG to be put into an HTML page: scalable, with a clear ground.
+
+    Text stays text, drawn in the reader's font. An artist's ``gid`` becomes an ``id``; those that
+    matplotlib makes up are dropped where nothing refers to them, since a page has several figures.
+
+    Args:
+        figure: what to write.
+        label: what the figure shows, for those who cannot see it.
+    """
+    from xml.sax import saxutils
+
+    buffer = io.StringIO()
+    with context():
+        unnamed = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=unnamed)
+    text = buffer.getvalue()
+    text = re.sub(r' id="[\w.]+_\d+"', "", text[text.index("<svg") :])
+    head = f'<svg role="img" aria-label={saxutils.quoteattr(label)} '
+    return head + re.sub(r' (?:width|height)="[\d.]+pt"', "", text.removeprefix("<svg "), count=2)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def test_looks_differ_even_without_colour():
 
 def test_partition_shows_counts_of_few_clients_and_leaves_vacant_cells_white():
     counts = np.array([[5, 0, 1], [0, 7, 0]])
-    figure = heatmaps.partitions({"two clients": counts}, class_names=("a", "b", "c"))
+    figure = heatmaps.partitions({"two clients": counts})
     figure.draw_without_rendering()
     axis = figure.axes[0]
     assert sorted(texts(axis)) == ["1", "5", "7"]
@@ -44,7 +45,9 @@ def test_partition_shows_counts_of_few_clients_and_leaves_vacant_cells_white():
         "class",
         "two clients",
     )
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["a", "b", "c"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["0", "1", "2"]
+    low, high = axis.get_ylim()
+    assert low < high, "class 0 is the lowest row"
 
 
 def test_partition_of_many_clients_shows_some_and_says_so():
@@ -72,11 +75,59 @@ def test_confusion_matrix_is_in_percent_of_true_classes_and_marks_roles():
     assert names == ["0", "1 (minority)", "2 (vacant)"]
 
 
+def test_a_grid_writes_its_numbers_and_leaves_unknown_cells_empty():
+    values = [[12.34, np.nan], [50.0, 100.0]]
+    figure = heatmaps.grid(
+        values,
+        xlabel="class",
+        ylabel="run",
+        label="accuracy (%)",
+        x_names=("0", "1"),
+        y_names=("FedAvg", "FedLC"),
+        decimals=1,
+    )
+    figure.draw_without_rendering()
+    axis, scale = figure.axes
+    assert sorted(texts(axis)) == ["100.0", "12.3", "50.0"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["FedAvg", "FedLC"]
+    assert scale.get_ylabel() == "accuracy (%)" and len(scale.get_yticks()) > 2
+
+
+def test_rounds_have_ticks_at_whole_numbers():
+    few = {"a": (np.arange(1, 4), np.arange(3.0))}
+    half = {"a": (np.arange(1, 4) / 2, np.arange(3.0))}
+    ticks = [lines.curves({"": panel}).axes[0].get_xticks() for panel in (few, half)]
+    assert all(tick == int(tick) for tick in ticks[0])
+    assert any(tick != int(tick) for tick in ticks[1])
+
+
+def test_svg_scales_names_its_curves_and_escapes_what_it_is_told():
+    evil = '<script>$x^</script>"&'
+    series = {"a": (np.arange(5), np.ones((2, 5))), evil: (np.arange(5), np.ones(5))}
+    text = style.svg(lines.curves({evil: series}), evil)
+    root = xml.etree.ElementTree.fromstring(text)
+    assert root.get("aria-label") == evil
+    assert root.get("viewBox") and root.get("width") is None
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert {"a", "a-band", evil} <= set(ids) and len(set(ids)) == len(ids)
+    assert "<script>" not in text and evil in [element.text for element in root.iter()]
+    assert text == style.svg(lines.curves({evil: series}), evil)
+
+
+def test_a_swatch_has_the_look_of_its_curve():
+    text = style.svg(lines.swatch(style.look(1)), "")
+    assert style.COLORS[1].lower() in text and "stroke-dasharray" in text
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"matplotlib .*fedjax_skew\[report\]"):
+        bars.grouped_bars(["x"], {"a": [1]})
+
+
 def test_curves_draw_the_mean_and_a_band_over_seeds():
     rounds, values = np.arange(1, 21), rng().normal(size=(3, 20))
-    figure = lines.curves(
-        {"one": {"FedAvg": (rounds, values), "FedLC": (rounds, values[0])}}, target=0.5
-    )
+    figure = lines.curves({"one": {"FedAvg": (rounds, values), "FedLC": (rounds, values[0])}})
     figure.draw_without_rendering()
     axis = figure.axes[0]
     np.testing.assert_allclose(axis.lines[0].get_ydata(), values.mean(0))
@@ -161,8 +212,8 @@ def test_users_settings_neither_leak_in_nor_out():
     import matplotlib
 
     with matplotlib.rc_context({"axes.titlesize": 33, "font.size": 21}):
-        figure = bars.grouped_bars(["x"], {"a": [1]}, title="t")
-        assert figure.axes[0].title.get_fontsize() == 9
+        figure = bars.grouped_bars(["x"], {"a": [1]}, xlabel="t")
+        assert figure.axes[0].xaxis.label.get_fontsize() == 9
         assert matplotlib.rcParams["font.size"] == 21
 
 
