@@ -4,9 +4,8 @@ import typing
 
 import pytest
 
-from fedjax_skew import losses
+from fedjax_skew import losses, methods
 from fedjax_skew.checks import defaults
-from fedjax_skew.methods import REGISTRY
 
 KERNELS = [
     ("fedgr", losses.unbalanced_softmax),
@@ -20,7 +19,7 @@ KERNELS = [
 
 @pytest.mark.parametrize(("method", "kernel"), KERNELS)
 def test_method_and_kernel_have_the_same_forms_and_the_same_default(method, kernel):
-    builder = REGISTRY[method]
+    builder = methods.builder(method)
     assert defaults(builder)["form"] == defaults(kernel)["form"]
     forms = [set(typing.get_args(typing.get_type_hints(f)["form"])) for f in (builder, kernel)]
     assert forms[0] == forms[1]
