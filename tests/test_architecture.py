@@ -20,7 +20,7 @@ ALLOWED = {
     "engine": {"trees", "losses", "metrics", "data", "models", "methods"},
     "simulation": {"errors", "trees", "config", "metrics", "data", "models", "methods", "engine"},
     "runs": {"errors", "config", "metrics", "data", "methods", "engine", "simulation", "report"},
-    "report": {"errors", "config", "metrics", "data", "methods"},
+    "report": {"errors", "config", "metrics", "data", "methods", "models"},
 }
 
 

@@ -27,7 +27,7 @@ from fedjax_skew.models.residual import MobileNetV2, ResNet
 
 Array = jax.Array
 
-__all__ = ["Outputs", "build", "names", "norm_mask"]
+__all__ = ["Outputs", "build", "label", "names", "norm_mask"]
 
 
 class Classifier(nn.Module):
@@ -90,13 +90,21 @@ class _Spec(NamedTuple):
     module: type[nn.Module]
     options: dict[str, Any]
     head_init: Callable[..., Array] = torch_uniform
+    label: str = ""  # how tables and figures spell its name
 
 
 _glorot = nn.initializers.glorot_uniform()
 
 _MODELS: dict[str, _Spec] = {
-    "logistic": _Spec("logistic regression on the flattened input (features = input)", Plain, {}),
-    "mlp": _Spec("two hidden layers of 200 (features 200)", Plain, {"dense": (200, 200)}),
+    "logistic": _Spec(
+        "logistic regression on the flattened input (features = input)",
+        Plain,
+        {},
+        label="logistic regression",
+    ),
+    "mlp": _Spec(
+        "two hidden layers of 200 (features 200)", Plain, {"dense": (200, 200)}, label="MLP"
+    ),
     "fedavg_cnn": _Spec(
         "FedAvg's CNN: two 5x5 convolutions 32, 64 with pooling, dense 512 (features 512)",
         Plain,
@@ -106,16 +114,19 @@ _MODELS: dict[str, _Spec] = {
             "kernel_size": 5,
             "padding": "SAME",
         },
+        label="FedAvg CNN",
     ),
     "simple_cnn": _Spec(
         "LeNet-like CNN of NIID-Bench: 5x5 convolutions 6, 16, dense 120, 84 (features 84)",
         Plain,
         {"convs": ((6, True), (16, True)), "dense": (120, 84), "kernel_size": 5},
+        label="simple CNN",
     ),
     "tfcnn": _Spec(
         "TensorFlow tutorial CNN: 3x3 convolutions 32, 64, 64, dense 64 (features 64)",
         Plain,
         {"convs": ((32, True), (64, True), (64, False)), "dense": (64,)},
+        label="TFCNN",
     ),
     "pfl_cnn": _Spec(
         "pfl-research's CIFAR-10 CNN: 3x3 convolutions 32, 64, pooling, dense 128, here without "
@@ -128,6 +139,7 @@ _MODELS: dict[str, _Spec] = {
             "dense_init": _glorot,
         },
         _glorot,
+        label="pfl-research CNN",
     ),
     "vgg9": _Spec(
         "VGG-9: six 3x3 convolutions 32 to 256, dense 512, 512 (features 512)",
@@ -138,29 +150,37 @@ _MODELS: dict[str, _Spec] = {
             "padding": "SAME",
             "conv_init": he_fan_out,
         },
+        label="VGG-9",
     ),
     "resnet8_w16": _Spec(
         "ResNet-8 of widths 16, 32, 64 (features 64)",
         ResNet,
         {"widths": (16, 32, 64), "blocks": 1},
+        label="ResNet-8 (width 16)",
     ),
     "resnet8": _Spec(
         "ResNet-8 of widths 64, 128, 256 (features 256)",
         ResNet,
         {"widths": (64, 128, 256), "blocks": 1},
+        label="ResNet-8",
     ),
     "resnet18": _Spec(
         "ResNet-18 with the stem for small images (features 512)",
         ResNet,
         {"widths": (64, 128, 256, 512), "blocks": 2},
+        label="ResNet-18",
     ),
     "resnet32": _Spec(
         "CIFAR ResNet-32 of widths 16, 32, 64, parameter-free shortcuts (features 64)",
         ResNet,
         {"widths": (16, 32, 64), "blocks": 5, "pad_shortcut": True},
+        label="ResNet-32",
     ),
     "mobilenet_v2": _Spec(
-        "MobileNetV2 with strides for small images (features 1280)", MobileNetV2, {}
+        "MobileNetV2 with strides for small images (features 1280)",
+        MobileNetV2,
+        {},
+        label="MobileNetV2",
     ),
 }
 
@@ -168,6 +188,11 @@ _MODELS: dict[str, _Spec] = {
 def names() -> dict[str, str]:
     """Returns every model name with one line about it."""
     return {name: spec.about for name, spec in _MODELS.items()}
+
+
+def label(name: str) -> str:
+    """``"resnet8"`` becomes ``"ResNet-8"``; unknown names stay as they are."""
+    return (_MODELS[name].label if name in _MODELS else "") or name
 
 
 def build(

@@ -1,16 +1,8 @@
-"""How names of methods, datasets and metrics are written in tables and figures."""
+"""How names are written in tables and figures; methods, datasets and models bring their own."""
 
-from fedjax_skew import methods
+from fedjax_skew import methods, models
 from fedjax_skew.data import datasets
 
-_MODELS = {
-    "dnn3": "MLP",
-    "mobilenet_v2": "MobileNetV2",
-    "resnet8": "ResNet-8",
-    "resnet18": "ResNet-18",
-    "resnet32": "ResNet-32",
-    "tfcnn": "TFCNN",
-}
 _METRICS = {
     "accuracy": "accuracy",
     "head_acc": "head",
@@ -28,8 +20,6 @@ _REPORTED = {
     "rounds_to_target": "rounds to reach the target accuracy",
     "unstated": "not stated by the paper",
 }
-
-
 _BRIEFLY = {"last": "last round", "best": "best round", "mean_last_50": "mean of last 50 rounds"}
 
 
@@ -45,7 +35,7 @@ def dataset(name: str) -> str:
 
 def model(name: str) -> str:
     """``"resnet8"`` becomes ``"ResNet-8"``; unknown names stay as they are."""
-    return _MODELS.get(name, name)
+    return models.label("mlp" if name == "dnn3" else name)  # FedVLS's name for it
 
 
 def metric(name: str) -> str:
