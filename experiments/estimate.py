@@ -157,7 +157,7 @@ def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
     state = problem.phase_state(made, phase, *zeros)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
     kept = sum(leaf.nbytes for leaf in jax.tree.leaves(state.clients)) / cohort
-    traced = jax.make_jaxpr(functools.partial(run_round, phase.spec))(state, made.data, made.keys)
+    traced = jax.make_jaxpr(functools.partial(run_round, phase.spec))(state, made.data)
     return flops.count(traced.jaxpr), kept / size
 
 

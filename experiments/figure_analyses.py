@@ -57,14 +57,14 @@ def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
     """
 
     def compute() -> Arrays:
-        made, state, keys = _next_round(cell, method, local_epochs)
+        made, state = _next_round(cell, method, local_epochs)
         spec = made.phases[-1].spec
         dataset = made.dataset
         count = spec.mesh.devices.size
         test = batches(dataset.x_test, dataset.y_test, cell.config.eval_batch_size, count)
 
         def scores(state, data, test):
-            new, local = _one_round(spec, state, data, keys)
+            new, local = _one_round(spec, state, data)
             models = jax.tree.map(
                 lambda old, new, local: jnp.concatenate([old[:, None], new[:, None], local], 1),
                 (state.params, state.stats),
@@ -108,15 +108,13 @@ def features(
     """
 
     def compute() -> Arrays:
-        made, state, keys = _next_round(cell, method, local_epochs)
+        made, state = _next_round(cell, method, local_epochs)
         phase = made.phases[-1]
         model: Any = (state.params, state.stats)
         if client >= 0:
             who = jnp.array([client], jnp.int32)
             rows = state._replace(clients=jax.tree.map(lambda a: a[:, who], state.clients))
-            trained = jax.jit(functools.partial(local_models, phase.spec))(
-                rows, made.data, keys, who
-            )
+            trained = jax.jit(functools.partial(local_models, phase.spec))(rows, made.data, who)
             model = jax.tree.map(lambda a: a[:, 0], trained)
         labels = made.dataset.y_test
         ids = _balanced(labels, made.info.num_classes, per_class)
@@ -213,8 +211,8 @@ def restored(cell: Cell) -> tuple[Problem, State]:
     return made, found[1]
 
 
-def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, State, jax.Array]:
-    """A run's problem with all clients and maybe another local training, its state and its keys."""
+def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, State]:
+    """A run's problem with all clients and maybe another local training, and its state."""
     made, state = restored(cell)
     config = made.config.copy_and_resolve_references()
     config.participation = 1.0
@@ -226,12 +224,10 @@ def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, St
     if method and method != cell.config.method:
         fresh = problem.phase_state(other, other.phases[-1], state.params, state.stats)
         state = replicate(fresh._replace(round=state.round), mesh)
-    return other, state, replicate(other.keys, mesh)
+    return other, state
 
 
-def _one_round(
-    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array
-) -> tuple[State, Any]:
+def _one_round(spec: RoundSpec, state: State, data: FederatedData) -> tuple[State, Any]:
     """The next state, and the clients' models ``[S, K, ...]`` of which it is made."""
     method = spec.local.method
 
@@ -243,7 +239,7 @@ def _one_round(
 
     seen = dataclasses.replace(method, needs_client_models=True, server=server)
     local = dataclasses.replace(spec.local, method=seen)
-    new, _ = run_round(dataclasses.replace(spec, local=local), state, data, keys)
+    new, _ = run_round(dataclasses.replace(spec, local=local), state, data)
     return new, new.server
 
 

@@ -128,13 +128,13 @@ def simulate(tiny_config, blobs):
             method=None if isinstance(method, str) else method,
         )
         mesh = problem.phases[0].spec.mesh
-        data, keys = replicate((problem.data, problem.keys), mesh)
+        data = replicate(problem.data, mesh)
         state = initial_state(problem) if state is None else replicate(state, mesh)
         reports = []
         for phase in problem.phases:
             length = phase.last - phase.first
             fn = jax.jit(functools.partial(run_rounds, phase.spec, length))
-            state, report = fn(state, data, keys, jnp.int32(phase.last))
+            state, report = fn(state, data, jnp.int32(phase.last))
             reports.append(jax.tree.map(np.asarray, report))
             if phase is not problem.phases[-1]:
                 state = start_next_phase(problem, phase, state)

@@ -52,12 +52,11 @@ def evaluate(
     spec: RoundSpec,
     state: State,
     data: FederatedData,
-    keys: jax.Array,
     sets: tuple[TestSet, ...],
     final: jax.Array,
 ) -> tuple[Scores, ...]:
     """Scores ``[S, ...]`` of the method's evaluated model on each of the sets."""
-    eval_model = _evaluated(spec, state, data, keys, final)
+    eval_model = _evaluated(spec, state, data, final)
     return tuple(_score(spec, eval_model, test) for test in sets)
 
 
@@ -65,7 +64,6 @@ def evaluate_clients(
     spec: RoundSpec,
     state: State,
     data: FederatedData,
-    keys: jax.Array,
     test: TestSet,
     clients: jax.Array,
 ) -> Scores:
@@ -87,8 +85,8 @@ def evaluate_clients(
 
         return jax.lax.map(one, (clients, client_state))
 
-    seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
-    client_keys = stream_keys(keys, Stream.CLIENT, state.round)
+    seeds = jnp.arange(len(state.keys), dtype=jnp.int32)
+    client_keys = stream_keys(state.keys, Stream.CLIENT, state.round)
     models = jax.lax.map(
         one_seed,
         (seeds, state.params, state.stats, state.server, state.clients.method, client_keys),
@@ -119,12 +117,12 @@ def score_models(spec: RoundSpec, models: PyTree, test: TestSet) -> Scores:
     return _score(spec, models, test, plain=True)
 
 
-def _evaluated(spec, state: State, data, keys, final) -> PyTree:
+def _evaluated(spec, state: State, data, final) -> PyTree:
     method, info = spec.local.method, spec.local.info
     if method.eval_model is None:
         return state.params, state.stats
-    eval_keys = stream_keys(keys, Stream.EVALUATE, state.round)
-    client_keys = stream_keys(keys, Stream.CLIENT, state.round)
+    eval_keys = stream_keys(state.keys, Stream.EVALUATE, state.round)
+    client_keys = stream_keys(state.keys, Stream.CLIENT, state.round)
 
     def one_seed(args):
         seed, params, stats, server, key, client_key = args
@@ -151,7 +149,7 @@ def _evaluated(spec, state: State, data, keys, final) -> PyTree:
             Evaluation(info, spec.local.model, params, stats, server, key, sum_clients, final)
         )
 
-    seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
+    seeds = jnp.arange(len(state.keys), dtype=jnp.int32)
     return jax.lax.map(
         one_seed, (seeds, state.params, state.stats, state.server, eval_keys, client_keys)
     )

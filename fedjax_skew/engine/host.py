@@ -100,12 +100,10 @@ class HostRounds:
     """``(state, until) -> (state, reports)`` as ``run_rounds``, with a loop on the host.
 
     Args:
-        work: how rounds run.
-        state: a state, for its shapes; kept rows in numpy stay there and are changed in place.
+        spec: how rounds run.
+        state: a state, for its shapes and keys; client state in numpy is changed in place.
         source: the samples on the host, or None if ``data`` has them.
         data: what is on the devices.
-        local_keys: one PRNG key a seed, of this process.
-        keys: the same on the devices of all processes.
     """
 
     def __init__(
@@ -114,11 +112,9 @@ class HostRounds:
         state: State,
         source: FederatedData | None,
         data: FederatedData,
-        local_keys: jax.Array,
-        keys: jax.Array,
     ):
-        self._spec, self._data, self._keys = spec, data, keys
-        self._feed = _Feed(spec, source, local_keys)
+        self._spec, self._data = spec, data
+        self._feed = _Feed(spec, source, np.asarray(state.keys))
         self._on_host = on_host(state)
         shardings = state_shardings(spec.mesh)
         everywhere = shardings.round
@@ -137,7 +133,7 @@ class HostRounds:
                 lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere), rows
             )
             state = state._replace(clients=rows)
-        self._step: Callable[..., Any] = step.lower(state, data, keys, cohort, samples).compile()
+        self._step: Callable[..., Any] = step.lower(state, data, cohort, samples).compile()
 
     def __call__(self, state: State, until: int) -> tuple[State, RoundReport]:
         """Runs rounds up to ``until``; reports ``[until - state.round, ...]`` are numpy."""
@@ -148,7 +144,7 @@ class HostRounds:
             if self._on_host:
                 rows = replicate(gather_host_clients(client_state, cohort), self._spec.mesh)
                 state = state._replace(clients=rows)
-            state, report = self._step(state, self._data, self._keys, placed, samples)
+            state, report = self._step(state, self._data, placed, samples)
             if self._on_host:
                 scatter_host_clients(client_state, cohort, state.clients)
                 state = state._replace(clients=client_state)
@@ -164,7 +160,6 @@ def _step(
     on_host_rows: bool,
     state: State,
     data: FederatedData,
-    keys: jax.Array,
     cohort: jax.Array,
     samples: Samples | None,
 ) -> tuple[State, RoundReport]:
@@ -172,15 +167,15 @@ def _step(
     if samples is not None:
         data = with_samples(data, samples, cohort)
     if not on_host_rows:
-        return run_clients(spec, state, data, keys, cohort)
-    state, rows, report = run_cohort(spec, state, data, keys, cohort)
+        return run_clients(spec, state, data, cohort)
+    state, rows, report = run_cohort(spec, state, data, cohort)
     return state._replace(clients=rows), report
 
 
 class _Feed:
     """Cohorts and their samples by round; the next one is made in a thread."""
 
-    def __init__(self, spec: RoundSpec, source: FederatedData | None, keys: jax.Array):
+    def __init__(self, spec: RoundSpec, source: FederatedData | None, keys: np.ndarray):
         self._spec, self._source, self._keys = spec, source, keys
         self._size = spec.local.info.cohort_size
         self._width = width(source, self._size) if source else 0

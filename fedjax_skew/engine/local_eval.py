@@ -31,7 +31,7 @@ class LocalScores(NamedTuple):
 
 
 def local_models(
-    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array, clients: jax.Array
+    spec: RoundSpec, state: State, data: FederatedData, clients: jax.Array
 ) -> tuple[PyTree, PyTree]:
     """Models ``[S, k, ...]`` of the clients ``[k]`` after the local training of the next round.
 
@@ -47,8 +47,8 @@ def local_models(
     info = dataclasses.replace(spec.local.info, cohort_size=clients.shape[0])
     local = dataclasses.replace(spec.local, method=method, info=info)
     spec = dataclasses.replace(spec, local=local)
-    cohort = jnp.tile(clients, (keys.shape[0], 1))
-    after, _, _ = run_cohort(spec, state, data, keys, cohort)
+    cohort = jnp.tile(clients, (len(state.keys), 1))
+    after, _, _ = run_cohort(spec, state, data, cohort)
     return after.params, after.stats
 
 
@@ -56,7 +56,6 @@ def local_scores(
     spec: RoundSpec,
     state: State,
     data: FederatedData,
-    keys: jax.Array,
     test: TestSet,
     clients: jax.Array,
 ) -> LocalScores:
@@ -64,16 +63,16 @@ def local_scores(
     size = clients.shape[0]
     before = score_models(spec, (state.params, state.stats), test)
     before = jax.tree.map(lambda a: jnp.repeat(a[:, None], size, 1), before)
-    models = local_models(spec, state, data, keys, clients)
+    models = local_models(spec, state, data, clients)
     flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
     after = jax.tree.map(
         lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(spec, flat, test)
     )
-    return LocalScores(before, after, _deviating(spec, state, data, keys, clients))
+    return LocalScores(before, after, _deviating(spec, state, data, clients))
 
 
-def _deviating(spec, state: State, data: FederatedData, keys, clients) -> jax.Array:
-    client_keys = stream_keys(keys, Stream.CLIENT, state.round)
+def _deviating(spec, state: State, data: FederatedData, clients) -> jax.Array:
+    client_keys = stream_keys(state.keys, Stream.CLIENT, state.round)
 
     def one_client(sent, seed, k):
         client = client_at(spec, data, sent, None, seed, k, state.round)
@@ -98,7 +97,7 @@ def _deviating(spec, state: State, data: FederatedData, keys, clients) -> jax.Ar
         sent = Broadcast(params, stats, None, jnp.float32(0), key)
         return jax.lax.map(functools.partial(one_client, sent, seed), clients)
 
-    seeds = jnp.arange(keys.shape[0], dtype=jnp.int32)
+    seeds = jnp.arange(len(state.keys), dtype=jnp.int32)
     return jax.lax.map(one_seed, (seeds, state.params, state.stats, client_keys))
 
 

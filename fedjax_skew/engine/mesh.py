@@ -54,8 +54,6 @@ def place(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
         return jax.device_put(tree, sharding)
 
     def put(a):
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(put(jax.random.key_data(a)))
         a = np.asarray(a)
         return jax.make_array_from_callback(a.shape, sharding, lambda part: a[part])
 
@@ -73,7 +71,7 @@ def fetch(tree: PyTree) -> PyTree:
 
 
 def process_max(*values: int) -> tuple[int, ...]:
-    """Each of the values at its largest over all processes; all of them must ask."""
+    """Element-wise maximum over all processes (a collective)."""
     if jax.process_count() == 1:
         return values
     found = multihost_utils.process_allgather(np.array(values, np.int32))
@@ -92,4 +90,4 @@ def raise_together() -> Iterator[None]:
     if error:
         raise error
     if failed:
-        raise ValueError(f"Process {failed - 1} could not go on; its own message says why.")
+        raise ValueError(f"Process {failed - 1} failed; its own message says why.")

@@ -43,7 +43,8 @@ class State(NamedTuple):
         stats: running statistics ``[S, ...]``.
         server: the method's server state ``[S, ...]``.
         clients: ``ClientState`` of all clients ``[S, K, ...]``; see ``engine.client_state``.
-        round: int32, rounds done.
+        round: int32, number of rounds done.
+        keys: raw PRNG keys ``[S, 2]``, one per seed, which never change; see ``engine.keys``.
     """
 
     params: PyTree
@@ -51,13 +52,14 @@ class State(NamedTuple):
     server: PyTree
     clients: PyTree
     round: jax.Array
+    keys: jax.Array
 
 
 def state_shardings(mesh: Mesh) -> State:
     """Where a state lives: client state is divided over the devices, all else is replicated."""
     everywhere: Any = NamedSharding(mesh, P())
     client_state = NamedSharding(mesh, BY_CLIENT)
-    return State(everywhere, everywhere, everywhere, client_state, everywhere)
+    return State(everywhere, everywhere, everywhere, client_state, everywhere, everywhere)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,17 +86,15 @@ def run_rounds(
     length: int,
     state: State,
     data: FederatedData,
-    keys: jax.Array,
     until: jax.Array,
 ) -> tuple[State, RoundReport]:
     """Runs rounds up to ``until`` (at most ``length`` of them) in one program.
 
     Args:
-        work: how rounds run.
+        spec: how rounds run.
         length: size of the report's leading axis.
-        state: where to go on.
+        state: the state to continue from.
         data: the federated dataset.
-        keys: one PRNG key a seed ``[S]``.
         until: int32, number of the first round that is not run.
 
     Returns:
@@ -103,7 +103,7 @@ def run_rounds(
     """
     first = state.round
     one_round = jax.jit(functools.partial(run_round, spec))
-    report = jax.eval_shape(one_round, state, data, keys)[1]
+    report = jax.eval_shape(one_round, state, data)[1]
     buffers = jax.tree.map(lambda r: jnp.zeros((length, *r.shape), r.dtype), report)
 
     def unfinished(carry):
@@ -112,7 +112,7 @@ def run_rounds(
 
     def body(carry):
         state, buffers, fine = carry
-        new, report = one_round(state, data, keys)
+        new, report = one_round(state, data)
         buffers = jax.tree.map(lambda b, r: b.at[state.round - first].set(r), buffers, report)
         if spec.stop_nonfinite:
             fine = jnp.all(report.params_finite) & (jnp.sum(report.nonfinite) == 0)
@@ -122,27 +122,25 @@ def run_rounds(
     return state, buffers
 
 
-def run_round(
-    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array
-) -> tuple[State, RoundReport]:
+def run_round(spec: RoundSpec, state: State, data: FederatedData) -> tuple[State, RoundReport]:
     """One round for all seeds: draws the cohort, trains it, updates the server."""
     info = spec.local.info
-    cohort_keys = stream_keys(keys, Stream.COHORT, state.round)
+    cohort_keys = stream_keys(state.keys, Stream.COHORT, state.round)
     cohort = sample_cohort(cohort_keys, info.num_clients, info.cohort_size)
-    return run_clients(spec, state, data, keys, cohort)
+    return run_clients(spec, state, data, cohort)
 
 
 def run_clients(
-    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
+    spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array
 ) -> tuple[State, RoundReport]:
     """Trains the clients ``cohort [S, M]``; ``state.clients`` holds all clients' rows."""
     rows = gather_clients(spec.mesh, state.clients, cohort)
-    new, rows, report = run_cohort(spec, state._replace(clients=rows), data, keys, cohort)
+    new, rows, report = run_cohort(spec, state._replace(clients=rows), data, cohort)
     return new._replace(clients=scatter_clients(spec.mesh, state.clients, cohort, rows)), report
 
 
 def run_cohort(
-    spec: RoundSpec, state: State, data: FederatedData, keys: jax.Array, cohort: jax.Array
+    spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array
 ) -> tuple[State, ClientState, RoundReport]:
     """Trains the clients ``cohort [S, M]``; ``state.clients`` holds their rows ``[S, M, ...]``."""
     local = spec.local
@@ -158,7 +156,7 @@ def run_cohort(
         state.stats,
         state.server,
         jnp.broadcast_to(lr, (num_seeds,)),
-        stream_keys(keys, Stream.CLIENT, state.round),
+        stream_keys(state.keys, Stream.CLIENT, state.round),
     )
     flat = jax.tree.map(lambda k: k.reshape(num_seeds * size, *k.shape[2:]), state.clients)
     dealt = jax.tree.map(lambda k: k[jnp.minimum(slots, num_seeds * size - 1)], flat)
@@ -177,10 +175,10 @@ def run_cohort(
         return flat[places].reshape(num_seeds, size, *o.shape[3:])
 
     outs = jax.tree.map(unchunk, outs)
-    params, stats, server = _server_step(spec, state, data, keys, cohort, lr, sums, outs)
+    params, stats, server = _server_step(spec, state, data, cohort, lr, sums, outs)
     samples = jnp.sum(local.samples_used(num_samples))
     report = round_report(cohort, outs.report, sums, params, steps, executed, samples)
-    new = State(params, stats, server, state.clients, state.round + 1)
+    new = State(params, stats, server, state.clients, state.round + 1, state.keys)
     return new, outs.client_state, report
 
 
@@ -243,14 +241,13 @@ def _server_step(
     spec: RoundSpec,
     state: State,
     data: FederatedData,
-    keys: jax.Array,
     cohort: jax.Array,
     lr: jax.Array,
     sums: Sums,
     outs: ClientOutput,
 ) -> tuple[PyTree, PyTree, PyTree]:
     method, info = spec.local.method, spec.local.info
-    server_keys = stream_keys(keys, Stream.SERVER, state.round)
+    server_keys = stream_keys(state.keys, Stream.SERVER, state.round)
 
     def one_seed(params, stats, server, cohort, sums, outs, key, counts, labelled, unlabelled):
         total = jnp.maximum(sums.weight, 1e-12)

@@ -58,7 +58,7 @@ class Problem:
 
     @property
     def keys(self) -> jax.Array:
-        """One PRNG key a seed ``[S]``."""
+        """Raw PRNG keys ``[S, 2]``, one per seed."""
         return seed_keys(jnp.asarray(self.seeds, jnp.uint32))
 
 
@@ -216,8 +216,10 @@ def phase_state(problem: Problem, phase: Phase, params: Any, stats: Any) -> Stat
     client_state = init_client_state(
         ClientState(client_state, momentum), problem.info.num_clients, mesh, placement
     )
-    params, stats, server, first = replicate((params, stats, server, np.int32(phase.first)), mesh)
-    return State(params, stats, server, client_state, first)
+    params, stats, server, first, keys = replicate(
+        (params, stats, server, np.int32(phase.first), problem.keys), mesh
+    )
+    return State(params, stats, server, client_state, first, keys)
 
 
 def init_contexts(problem: Problem, phase: Phase, params: Any, stats: Any) -> list[InitContext]:

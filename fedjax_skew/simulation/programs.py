@@ -25,7 +25,6 @@ class Arrays(NamedTuple):
     """What stays on the devices during a run; see ``device_arrays``."""
 
     data: FederatedData
-    keys: jax.Array
     tests: tuple[TestSet, ...]
 
 
@@ -57,8 +56,7 @@ def device_arrays(problem: Problem) -> Arrays:
     data = problem.data
     if config.dataset.placement == "host":
         data = host.tables(data, [phase.method for phase in problem.phases])
-    data, keys = replicate((data, problem.keys), mesh)
-    return Arrays(data, keys, place(tests, mesh, P("clients")))
+    return Arrays(replicate(data, mesh), place(tests, mesh, P("clients")))
 
 
 def some_clients(problem: Problem, field: str) -> np.ndarray:
@@ -84,10 +82,10 @@ def compile_rounds(
     problem: Problem, phase: Phase, state: State, arrays: Arrays
 ) -> Callable[[State, int], tuple[State, RoundReport]]:
     """``Programs.rounds`` alone."""
-    data, keys, _ = arrays
+    data = arrays.data
     if data.x is None or host.on_host(state):
         source = problem.data if data.x is None else None
-        return host.HostRounds(phase.spec, state, source, data, problem.keys, keys)
+        return host.HostRounds(phase.spec, state, source, data)
     length = min(problem.config.eval_every, phase.last - phase.first)
     shardings = state_shardings(phase.spec.mesh)
     fn = jax.jit(
@@ -96,11 +94,11 @@ def compile_rounds(
         out_shardings=(shardings, shardings.round),
         compiler_options=compiler_options(),
     )
-    compiled = fn.lower(state, data, keys, np.int32(0)).compile()
+    compiled = fn.lower(state, data, np.int32(0)).compile()
 
     def rounds(state, until):
         first = int(state.round)
-        state, report = compiled(state, data, keys, np.int32(until))
+        state, report = compiled(state, data, np.int32(until))
         done = int(state.round) - first
         return state, jax.tree.map(lambda r: np.asarray(r)[:done], report)
 
@@ -123,21 +121,21 @@ def _look(
     fn: Callable[..., Any], problem: Problem, spec: RoundSpec, arrays: Arrays, who: np.ndarray
 ) -> Callable[[State], Any]:
     """``state -> fn(...)`` about the clients ``who [k]``."""
-    data, keys, tests = arrays
+    data, tests = arrays
     cohort = np.tile(who, (len(problem.seeds), 1))
     samples = None
     if data.x is None:
         longest = int(problem.data.size(np.arange(len(cohort))[:, None], cohort).sum(1).max())
         samples = replicate(host.gather(problem.data, cohort, longest), spec.mesh)
 
-    def look(on_host_rows, state, data, keys, test, samples):
+    def look(on_host_rows, state, data, test, samples):
         if samples is not None:
             data = host.with_samples(data, samples, cohort)
         if not on_host_rows:
             state = state._replace(
                 clients=gather_clients(spec.mesh, state.clients, jnp.asarray(cohort))
             )
-        return fn(spec, state, data, keys, test, jnp.asarray(who))
+        return fn(spec, state, data, test, jnp.asarray(who))
 
     everywhere = NamedSharding(spec.mesh, P())
     jitted = jax.jit(look, static_argnums=0, out_shardings=everywhere)
@@ -147,6 +145,6 @@ def _look(
         if on_host_rows:
             rows = replicate(gather_host_clients(state.clients, cohort), spec.mesh)
             state = state._replace(clients=rows)
-        return jitted(on_host_rows, state, data, keys, tests[0], samples)
+        return jitted(on_host_rows, state, data, tests[0], samples)
 
     return run

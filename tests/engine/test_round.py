@@ -79,14 +79,14 @@ def make_state(spec, keys, x):
             lambda a: jnp.zeros((a.shape[0], CLIENTS, *a.shape[1:])),
             jax.vmap(spec.local.optimizer.init)(params),
         )
-    return State(params, stats, None, ClientState(None, momentum), jnp.int32(0))
+    return State(params, stats, None, ClientState(None, momentum), jnp.int32(0), keys)
 
 
 def run(spec, seeds=(0,), rounds=2):
     data = jax.tree.map(jnp.asarray, make_data(seeds))
     keys = seed_keys(jnp.array(seeds, jnp.uint32))
     fn = jax.jit(functools.partial(run_rounds, spec, rounds))
-    state, report = fn(make_state(spec, keys, data.x), data, keys, jnp.int32(rounds))
+    state, report = fn(make_state(spec, keys, data.x), data, jnp.int32(rounds))
     return state, report
 
 
@@ -170,9 +170,9 @@ def test_two_calls_equal_one():
     data = jax.tree.map(jnp.asarray, make_data([0]))
     keys = seed_keys(jnp.array([0], jnp.uint32))
     fn = jax.jit(functools.partial(run_rounds, spec, 4))
-    whole, _ = fn(make_state(spec, keys, data.x), data, keys, jnp.int32(4))
-    half, _ = fn(make_state(spec, keys, data.x), data, keys, jnp.int32(2))
-    half, _ = fn(half, data, keys, jnp.int32(4))
+    whole, _ = fn(make_state(spec, keys, data.x), data, jnp.int32(4))
+    half, _ = fn(make_state(spec, keys, data.x), data, jnp.int32(2))
+    half, _ = fn(half, data, jnp.int32(4))
     jax.tree.map(np.testing.assert_array_equal, whole.params, half.params)
 
 
@@ -183,7 +183,7 @@ def test_rounds_and_calls_share_one_program():
     state = replicate(make_state(spec, keys, data.x), spec.mesh)
     fn = jax.jit(functools.partial(run_rounds, spec, 4), out_shardings=state.round.sharding)
     for until in (1, 3, 4):
-        state, _ = fn(state, data, keys, jnp.int32(until))
+        state, _ = fn(state, data, jnp.int32(until))
     assert fn._cache_size() == 1
 
 

@@ -58,7 +58,7 @@ def synthetic():
 def run(problem, through=None):
     """All rounds; ``through`` is applied to the state after the first one."""
     mesh = problem.phases[0].spec.mesh
-    data, keys = replicate((problem.data, problem.keys), mesh)
+    data = replicate(problem.data, mesh)
     state = initial_state(problem)
     shardings = state_shardings(mesh)
     for phase in problem.phases:
@@ -67,9 +67,9 @@ def run(problem, through=None):
             out_shardings=(shardings, shardings.round),
         )
         if through and phase.first == 0:
-            state, _ = fn(state, data, keys, jnp.int32(1))
+            state, _ = fn(state, data, jnp.int32(1))
             state = through(state)
-        state, _ = fn(state, data, keys, jnp.int32(phase.last))
+        state, _ = fn(state, data, jnp.int32(phase.last))
         assert int(state.round) == phase.last, "stopped early: a result is not finite"
         if phase is not problem.phases[-1]:
             state = start_next_phase(problem, phase, state)
@@ -80,10 +80,10 @@ def final_loss(problem, state):
     """The loss of the final model on the test set."""
     phase, dataset = problem.phases[-1], problem.dataset
     mesh = phase.spec.mesh
-    data, keys = replicate((problem.data, problem.keys), mesh)
+    data = replicate(problem.data, mesh)
     tests = (batches(dataset.x_test, dataset.y_test, 50, mesh.devices.size),)
     score = jax.jit(functools.partial(evaluate, phase.spec))
-    (scores,) = score(state, data, keys, tests, jnp.bool_(True))
+    (scores,) = score(state, data, tests, jnp.bool_(True))
     return scores.loss
 
 

@@ -46,7 +46,7 @@ def run(problem):
 
     def run(data):
         data = jax.tree.map(jnp.asarray, data)
-        return fn(initial_state(problem), data, problem.keys, jnp.int32(1))[0]
+        return fn(initial_state(problem), data, jnp.int32(1))[0]
 
     return run
 
@@ -78,7 +78,7 @@ def test_a_clients_own_model_has_its_own_statistics(problem, run):
     state = run(problem.data)
     work, data = problem.phases[0].spec, jax.tree.map(jnp.asarray, problem.data)
     test = batches(problem.dataset.x_test, problem.dataset.y_test, 45, 1)
-    scores = evaluate_clients(work, state, data, problem.keys, test, jnp.arange(6))
+    scores = evaluate_clients(work, state, data, test, jnp.arange(6))
     assert scores.confusion.shape == (1, 6, 3, 3)
     kept = jax.tree.map(lambda a: a[0], state.clients.method)
     norm = jax.tree.structure(state.params["norm0"])

@@ -67,7 +67,7 @@ def test_evaluation_uses_the_shift(tiny_config, blobs):
     test = batches(blobs.x_test, blobs.y_test, 90, 1)
     scored = jax.jit(functools.partial(evaluate, problem.phases[0].spec))
     state = problems.initial_state(problem)
-    (scores,) = scored(state, problem.data, problem.keys, (test,), jnp.bool_(True))
+    (scores,) = scored(state, problem.data, (test,), jnp.bool_(True))
     # So large a tau predicts the rarest class alone.
     assert int(scores.confusion[0, :, 0].sum()) == 90
 
