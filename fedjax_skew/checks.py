@@ -42,6 +42,7 @@ class Rule:
         accepts: whether a value of that kind is allowed.
         choices: the allowed words of a ``str``, or empty.
         example: a value to show in messages.
+        smoke: the largest value in a smoke run, or None to keep the value.
     """
 
     kind: type
@@ -49,6 +50,7 @@ class Rule:
     accepts: Callable[[Any], bool] = lambda value: True
     choices: tuple[str, ...] = ()
     example: Any = None
+    smoke: int | None = None
 
     def check(self, field: str, value: Any) -> None:
         """Raises ``ValueError`` unless ``value`` is allowed."""
@@ -103,10 +105,11 @@ def number(low: float = -LARGEST, high: float = LARGEST, *, above: bool = False)
     return Rule(float, words, accepts, example=0.1 if low < 0.1 <= high else large)
 
 
-def whole(low: int = -LARGEST_INT, high: int = LARGEST_INT) -> Rule:
-    """An integer in ``[low, high]``."""
+def whole(low: int = -LARGEST_INT, high: int = LARGEST_INT, *, smoke: int | None = None) -> Rule:
+    """An integer in ``[low, high]``; a smoke run lowers it to at most ``smoke``."""
     words = f"a whole number from {low} to {high}"
-    return Rule(int, words, lambda value: low <= value <= high, example=max(low, min(2, high)))
+    example = max(low, min(2, high))
+    return Rule(int, words, lambda value: low <= value <= high, example=example, smoke=smoke)
 
 
 def at_least(low: float) -> Rule:
@@ -138,6 +141,8 @@ Fraction = Annotated[float, number(0, 1)]
 BelowOne = Annotated[float, number(0, 0.9999)]  # Momentum and decay rates.
 PositiveInt = Annotated[int, whole(1)]
 NonNegativeInt = Annotated[int, whole(0)]
+NumRounds = Annotated[int, whole(1, smoke=1)]  # Length of a phase of a method.
+NumSteps = Annotated[int, whole(1, smoke=2)]  # Steps or epochs of a loop inside a method.
 
 
 @functools.cache

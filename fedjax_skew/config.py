@@ -14,7 +14,7 @@ from typing import Any
 
 import ml_collections
 
-from fedjax_skew import methods, models
+from fedjax_skew import checks, methods, models
 from fedjax_skew.checks import FLAG, Rule, above, at_least, choice, number, text, whole
 from fedjax_skew.data import augment, partition
 from fedjax_skew.errors import unknown
@@ -33,7 +33,6 @@ class Field:
         execution: whether the field says where and how fast a run is computed rather than what. It
             is then resumable, and neither the identity of a run nor reports include it.
         per_host: whether the value is a path that may differ between hosts, and on resume.
-        smoke: the largest value in a smoke run, or None to keep the value.
     """
 
     default: Any
@@ -42,7 +41,6 @@ class Field:
     resumable: bool = False
     execution: bool = False
     per_host: bool = False
-    smoke: int | None = None
 
 
 def _rises(values: Any) -> bool:
@@ -96,9 +94,9 @@ FIELDS: Mapping[str, Field] = {
         "", text(), "dataset used as unlabelled server data, or 'labelled' for the labelled samples"
     ),
     # Training.
-    "rounds": Field(100, whole(1), "communication rounds", resumable=True, smoke=2),
-    "local_epochs": Field(1, whole(0), "local epochs per round", smoke=1),
-    "local_steps": Field(0, whole(0), "local steps per round, instead of epochs", smoke=2),
+    "rounds": Field(100, whole(1, smoke=2), "communication rounds", resumable=True),
+    "local_epochs": Field(1, whole(0, smoke=1), "local epochs per round"),
+    "local_steps": Field(0, whole(0, smoke=2), "local steps per round, instead of epochs"),
     "batch_size": Field(64, whole(1, 2**20), "samples per local step"),
     "drop_last": Field(False, FLAG, "drop the incomplete last batch of an epoch"),
     "client_lr": Field(0.01, above(0), "learning rate of local SGD"),
@@ -120,9 +118,9 @@ FIELDS: Mapping[str, Field] = {
         "average running statistics, keep them local, or use group normalisation instead",
     ),
     "seed": Field(0, whole(0), "first seed"),
-    "num_seeds": Field(1, whole(1, 1000), "consecutive seeds trained in one program", smoke=1),
+    "num_seeds": Field(1, whole(1, 1000, smoke=1), "consecutive seeds trained in one program"),
     # Evaluation.
-    "eval_every": Field(1, whole(1), "rounds between evaluations", resumable=True, smoke=1),
+    "eval_every": Field(1, whole(1, smoke=1), "rounds between evaluations", resumable=True),
     "eval_batch_size": Field(500, whole(1, 2**20), "samples per evaluation step", resumable=True),
     "eval_train_set": Field(
         False, FLAG, "also evaluate on the clients' training samples", resumable=True
@@ -198,17 +196,13 @@ def default_config() -> ml_collections.ConfigDict:
 def smoke(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     """Shrinks any configuration to seconds, keeping its method, model and partition."""
     config = config.copy_and_resolve_references()
-    limits = {name: field.smoke for name, field in FIELDS.items()}
-    for method, hparams in config.hparams.items():
-        for name in hparams:  # Phases and training loops of methods.
-            if name.endswith(("rounds", "steps", "epochs")):
-                limits[f"hparams.{method}.{name}"] = 1 if name.endswith("rounds") else 2
+    rules = {name: field.rule for name, field in FIELDS.items()}
+    for method in methods.REGISTRY:
+        hparams = checks.rules(methods.builder(method))
+        rules |= {f"hparams.{method}.{name}": rule for name, rule in hparams.items()}
+    limits = {name: rule.smoke for name, rule in rules.items() if rule.smoke is not None}
     config.update_from_flattened_dict(
-        {
-            name: min(lookup(config, name), limit)
-            for name, limit in limits.items()
-            if limit is not None
-        }
+        {name: min(lookup(config, name), limit) for name, limit in limits.items()}
     )
     config.participation = min(config.participation, 2 / max(config.num_clients, 2))
     return config

@@ -17,7 +17,7 @@ def test_every_default_is_allowed_and_every_field_described(name):
 
 
 def test_a_new_field_is_one_entry(monkeypatch, tmp_path):
-    new = Field(7, config_lib.whole(1), "a field of a test", execution=True, smoke=3)
+    new = Field(7, config_lib.whole(1, smoke=3), "a field of a test", execution=True)
     monkeypatch.setattr(config_lib, "FIELDS", {**FIELDS, "engine.speed": new})
     config = default_config()
     assert config.engine.speed == 7 and smoke(config).engine.speed == 3

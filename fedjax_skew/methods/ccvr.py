@@ -13,7 +13,7 @@ out.
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
+from fedjax_skew.checks import NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.methods.base import Evaluation, Method
 from fedjax_skew.methods.server_training import retrain_head, with_head
 
@@ -22,7 +22,7 @@ from fedjax_skew.methods.server_training import retrain_head, with_head
 def ccvr(
     *,
     samples_per_class: PositiveInt = 1000,
-    epochs: PositiveInt = 5,
+    epochs: NumSteps = 5,
     head_lr: Positive = 0.01,
     batch_size: PositiveInt = 64,
     ridge: NonNegative = 1e-6,

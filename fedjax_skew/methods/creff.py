@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_skew.checks import Positive, PositiveInt, validated
+from fedjax_skew.checks import NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import (
     Client,
@@ -36,9 +36,9 @@ from fedjax_skew.models.functional import head
 def creff(
     *,
     images_per_class: PositiveInt = 100,
-    match_steps: PositiveInt = 100,
+    match_steps: NumSteps = 100,
     match_lr: Positive = 0.1,
-    classifier_epochs: PositiveInt = 300,
+    classifier_epochs: NumSteps = 300,
     classifier_lr: Positive = 0.01,
     classifier_batch_size: PositiveInt = 32,
     sample_size: PositiveInt = 32,

@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.checks import PositiveInt, validated
+from fedjax_skew.checks import NumRounds, NumSteps, PositiveInt, validated
 from fedjax_skew.methods.base import (
     Client,
     Evaluation,
@@ -44,8 +44,8 @@ from fedjax_skew.models.functional import Model, Outputs, head
 def fedconcat(
     *,
     num_clusters: PositiveInt = 5,
-    encoder_rounds: PositiveInt = 50,
-    head_steps: PositiveInt = 3,
+    encoder_rounds: NumRounds = 50,
+    head_steps: NumSteps = 3,
     head_init: Literal["random", "concatenated"] = "random",
 ) -> Method:
     """Clusters of similar clients train encoders; a common head is trained on all of them.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
+from fedjax_skew.checks import NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import distillation
 from fedjax_skew.methods.base import Method, Round, ServerResult, uniform
 from fedjax_skew.methods.server_training import (
@@ -35,7 +35,7 @@ from fedjax_skew.methods.server_training import (
 @validated("hparams.feddf")
 def feddf(
     *,
-    steps: PositiveInt = 1000,
+    steps: NumSteps = 1000,
     server_lr: Positive = 1e-3,
     batch_size: PositiveInt = 128,
     temperature: Positive = 1.0,

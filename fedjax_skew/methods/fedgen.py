@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.checks import Fraction, NonNegative, Positive, PositiveInt, validated
+from fedjax_skew.checks import Fraction, NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy, distillation
 from fedjax_skew.methods.base import LossContext, Method, MethodState, Round, Upload
 from fedjax_skew.models.functional import head
@@ -48,8 +48,8 @@ def fedgen(
     alpha: NonNegative = 10.0,
     beta: NonNegative = 10.0,
     decay: Fraction = 0.98,
-    term_steps: PositiveInt = 20,
-    generator_steps: PositiveInt = 50,
+    term_steps: NumSteps = 20,
+    generator_steps: NumSteps = 50,
     generator_lr: Positive = 3e-4,
     generator_weight_decay: NonNegative = 1e-2,
     batch_size: PositiveInt = 32,

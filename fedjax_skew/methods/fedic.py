@@ -13,7 +13,7 @@ published code fixes their number to 8.
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.checks import Fraction, NonNegative, Positive, PositiveInt, validated
+from fedjax_skew.checks import Fraction, NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy, distillation
 from fedjax_skew.methods.base import Method, MethodState, PyTree, Round, ServerResult
 from fedjax_skew.methods.server_training import (
@@ -32,9 +32,9 @@ from fedjax_skew.methods.server_training import (
 @validated("hparams.fedic")
 def fedic(
     *,
-    finetune_steps: PositiveInt = 100,
-    calibrate_steps: PositiveInt = 100,
-    distill_steps: PositiveInt = 100,
+    finetune_steps: NumSteps = 100,
+    calibrate_steps: NumSteps = 100,
+    distill_steps: NumSteps = 100,
     server_lr: Positive = 1e-3,
     weight_decay: NonNegative = 2e-4,
     labelled_batch_size: PositiveInt = 20,

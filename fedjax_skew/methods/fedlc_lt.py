@@ -26,7 +26,7 @@ Each of the four parts of the ablation table is a switch; without any of them th
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.checks import Fraction, NonNegative, Positive, PositiveInt, validated
+from fedjax_skew.checks import Fraction, NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import (
     class_importance_weights,
     cross_entropy,
@@ -55,7 +55,7 @@ def fedlc_lt(
     neighbors: Fraction = 0.25,
     temperature: Positive = 4.0,
     normalize: bool = True,
-    steps: PositiveInt = 100,
+    steps: NumSteps = 100,
     lam: NonNegative = 1e-3,
     batch_size: PositiveInt = 64,
     server_lr: Positive = 0.1,

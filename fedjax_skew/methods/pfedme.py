@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_skew import trees
-from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
+from fedjax_skew.checks import NonNegative, NumSteps, Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, StepResult, Upload
 
 
@@ -27,7 +27,7 @@ def pfedme(
     *,
     lam: Positive = 15.0,
     inner_lr: Positive = 0.09,
-    inner_steps: PositiveInt = 5,
+    inner_steps: NumSteps = 5,
     mu: NonNegative = 0.001,
     beta: Positive = 1.0,
 ) -> Method:

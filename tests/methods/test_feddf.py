@@ -88,5 +88,7 @@ def test_validation_returns_the_best_student():
 
 
 def test_a_bad_hyper_parameter_is_named():
-    with pytest.raises(ValueError, match=r"hparams\.feddf\.steps=0 is not allowed; it must be a whole number"):
+    with pytest.raises(
+        ValueError, match=r"hparams\.feddf\.steps=0 is not allowed; it must be a whole number"
+    ):
         feddf(steps=0)

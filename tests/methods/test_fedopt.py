@@ -107,7 +107,9 @@ def test_momentum_zero_is_fedavg(make_round, make_init_context):
 
 
 def test_wrong_values_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"hparams\.fedopt\.tau=0 is not allowed; it must be a number above 0"):
+    with pytest.raises(
+        ValueError, match=r"hparams\.fedopt\.tau=0 is not allowed; it must be a number above 0"
+    ):
         fedopt(tau=0)
     with pytest.raises(ValueError, match="Did you mean 'damped'"):
         fedavgm(variant="dampd")
