@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fedjax_skew.checks import defaults as keyword_defaults
+from fedjax_skew import checks
 from fedjax_skew.errors import unknown
 from fedjax_skew.methods.base import Method
 from fedjax_skew.methods.composition import compose
@@ -88,7 +88,7 @@ def label(name: str) -> str:
 
 def defaults(name: str) -> dict[str, Any]:
     """Default hyper-parameters of a method."""
-    return keyword_defaults(builder(name))
+    return checks.defaults(builder(name))
 
 
 def build(name: str, hparams: Mapping[str, Mapping[str, Any]] | None = None) -> Method:

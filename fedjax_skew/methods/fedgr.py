@@ -19,15 +19,15 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.checks import defaults
+from fedjax_skew.checks import NonNegative, defaults, validated
 from fedjax_skew.losses import gravitation, unbalanced_softmax
-from fedjax_skew.methods import checks
 from fedjax_skew.methods.base import Method, Upload, average
 
 
+@validated("hparams.fedgr")
 def fedgr(
     *,
-    lam: float = 0.5,
+    lam: NonNegative = 0.5,
     unbalanced: bool = True,
     form: Literal["paper", "code", "normalized", "sqrt"] = defaults(unbalanced_softmax)["form"],
 ) -> Method:
@@ -40,9 +40,6 @@ def fedgr(
             ``"normalized"`` for ``N / (C_k n_c)`` with ``C_k`` classes present, ``"sqrt"`` for the
             square root of that.
     """
-    checks.at_least("fedgr", "lam", lam, 0)
-    checks.flag("fedgr", "unbalanced", unbalanced)
-    checks.choice("fedgr", "form", form, ("paper", "code", "normalized", "sqrt"))
 
     def loss(context):
         values = unbalanced_softmax(

@@ -9,12 +9,13 @@ does not state ``tau``: 1.0 is common, 0.1 and 0.5 appear in other papers' table
 from typing import Literal
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method
 
 
+@validated("hparams.fedlc")
 def fedlc(
-    *, tau: float = 1.0, min_count: float = 0.0, form: Literal["paper", "code"] = "code"
+    *, tau: NonNegative = 1.0, min_count: NonNegative = 0.0, form: Literal["paper", "code"] = "code"
 ) -> Method:
     """Logits calibrated by a margin that grows as a class gets rarer on the client.
 
@@ -24,9 +25,6 @@ def fedlc(
         form: ``"code"`` for the ordinary softmax; ``"paper"`` leaves the true class out of the
             denominator, as printed.
     """
-    checks.at_least("fedlc", "tau", tau, 0)
-    checks.at_least("fedlc", "min_count", min_count, 0)
-    checks.choice("fedlc", "form", form, ("paper", "code"))
 
     def loss(context):
         return context.mean(

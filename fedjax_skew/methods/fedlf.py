@@ -22,16 +22,17 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import Fraction, NonNegative, validated
 from fedjax_skew.methods.base import Method
 
 
+@validated("hparams.fedlf")
 def fedlf(
     *,
-    lam: float = 0.01,
-    gamma: float = 0.01,
-    alpha: float = 0.25,
-    tau: float = 100.0,
+    lam: NonNegative = 0.01,
+    gamma: NonNegative = 0.01,
+    alpha: Fraction = 0.25,
+    tau: NonNegative = 100.0,
     form: Literal["paper", "code"] = "code",
 ) -> Method:
     """Logits scaled by class size, features near their class centre and decorrelated.
@@ -43,11 +44,6 @@ def fedlf(
         tau: upper limit of the margin.
         form: the authors' code or the printed equations.
     """
-    checks.at_least("fedlf", "lam", lam, 0)
-    checks.at_least("fedlf", "gamma", gamma, 0)
-    checks.within("fedlf", "alpha", alpha, 0, 1)
-    checks.at_least("fedlf", "tau", tau, 0)
-    checks.choice("fedlf", "form", form, ("paper", "code"))
 
     def loss(context):
         return context.mean(

@@ -8,11 +8,12 @@ published masks give a large constant.
 """
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.methods.base import Method
 
 
-def fedlmd(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
+@validated("hparams.fedlmd")
+def fedlmd(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
     """Distillation from the global model on the client's minority classes.
 
     Args:
@@ -22,7 +23,8 @@ def fedlmd(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
     return _label_masking("fedlmd", beta, temperature, teacher_free=False)
 
 
-def fedlmd_tf(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
+@validated("hparams.fedlmd_tf")
+def fedlmd_tf(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
     """Label-masking distillation towards a uniform target, without a teacher.
 
     Args:
@@ -33,8 +35,6 @@ def fedlmd_tf(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
 
 
 def _label_masking(name: str, beta: float, temperature: float, *, teacher_free: bool) -> Method:
-    checks.at_least(name, "beta", beta, 0)
-    checks.positive(name, "temperature", temperature)
 
     def regularizer(context):
         return beta * context.mean(

@@ -9,19 +9,18 @@ weights clients by their number of batches, as the published code does.
 import jax.numpy as jnp
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method
 
 
-def fedmr(*, mu: float = 0.01, batch_weights: bool = True) -> Method:
+@validated("hparams.fedmr")
+def fedmr(*, mu: NonNegative = 0.01, batch_weights: bool = True) -> Method:
     """Features of one class are decorrelated on every client.
 
     Args:
         mu: weight of the intra-class term. Its scale grows with the samples of a class in a batch.
         batch_weights: weight clients by batches; False weights them by samples.
     """
-    checks.at_least("fedmr", "mu", mu, 0)
-    checks.flag("fedmr", "batch_weights", batch_weights)
 
     def regularizer(context):
         return mu * losses.intra_class_decorrelation(

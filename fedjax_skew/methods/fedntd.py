@@ -5,19 +5,18 @@ Defaults are those of the published configuration, ``beta = temperature = 1``.
 """
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.methods.base import Method
 
 
-def fedntd(*, beta: float = 1.0, temperature: float = 1.0) -> Method:
+@validated("hparams.fedntd")
+def fedntd(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
     """Distillation from the global model among all classes but the true one.
 
     Args:
         beta: weight of the distillation.
         temperature: of both softmaxes; the loss carries its square.
     """
-    checks.at_least("fedntd", "beta", beta, 0)
-    checks.positive("fedntd", "temperature", temperature)
 
     def regularizer(context):
         return beta * context.mean(

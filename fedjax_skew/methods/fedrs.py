@@ -10,12 +10,13 @@ it together with the rest of the logit.
 from typing import Literal
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import Fraction, validated
 from fedjax_skew.methods.base import Method
 
 
+@validated("hparams.fedrs")
 def fedrs(
-    *, alpha: float = 0.5, form: Literal["paper", "code"] = "paper", head_bias: bool = False
+    *, alpha: Fraction = 0.5, form: Literal["paper", "code"] = "paper", head_bias: bool = False
 ) -> Method:
     """Restricted softmax: logits of missing classes are scaled down.
 
@@ -25,9 +26,6 @@ def fedrs(
             ``alpha + (1 - alpha) n_c / max n``.
         head_bias: give the classifier a bias.
     """
-    checks.within("fedrs", "alpha", alpha, 0, 1)
-    checks.choice("fedrs", "form", form, ("paper", "code"))
-    checks.flag("fedrs", "head_bias", head_bias)
 
     def loss(context):
         return context.mean(

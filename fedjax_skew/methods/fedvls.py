@@ -17,12 +17,16 @@ run.
 from typing import Literal
 
 from fedjax_skew import losses
-from fedjax_skew.methods import checks
+from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method
 
 
+@validated("hparams.fedvls")
 def fedvls(
-    *, lam: float = 0.1, logit_weight: float = 0.005, form: Literal["paper", "code"] = "code"
+    *,
+    lam: NonNegative = 0.1,
+    logit_weight: NonNegative = 0.005,
+    form: Literal["paper", "code"] = "code",
 ) -> Method:
     """Balanced softmax, distillation of vacant classes and suppression of wrong logits.
 
@@ -31,9 +35,6 @@ def fedvls(
         logit_weight: weight of the suppression; eq. 6 prints 1.
         form: the authors' code or the printed equations, for all three terms.
     """
-    checks.at_least("fedvls", "lam", lam, 0)
-    checks.at_least("fedvls", "logit_weight", logit_weight, 0)
-    checks.choice("fedvls", "form", form, ("paper", "code"))
 
     def loss(context):
         return context.mean(

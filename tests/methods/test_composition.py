@@ -77,7 +77,7 @@ def test_an_unknown_hyper_parameter_names_the_method():
         ("fedvls+fedsam", ("loss", "regularizer", "step")),
         ("fedvls+fedexp", ("loss", "regularizer", "server")),
         ("fedrs+fedadam", ("loss", "server")),
-        ("fedlf+moon", ("loss", "regularizer", "update_scratch", "make_upload")),
+        ("fedlf+moon", ("loss", "regularizer", "scratch", "make_upload")),
     ],
 )
 def test_named_pairs_have_the_parts_of_both(name, parts):
