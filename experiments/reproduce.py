@@ -19,10 +19,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-import jax
 from absl import flags
 
-from experiments import app, cells, dry_run, executor, figures, scale
+from experiments import app, cells, dry_run, figures, launch, scale
 from fedjax_skew import errors
 from fedjax_skew.report import collect, reference
 from fedjax_skew.runs.train import Interrupted
@@ -43,11 +42,6 @@ _SET = flags.DEFINE_multi_string("set", [], "field=value for any other field; ma
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Lists cells and costs, and ends.")
 _LIST = flags.DEFINE_bool("list", False, "Lists all tables and figures, and ends.")
 _DATA_DIR = flags.DEFINE_string("data_dir", "", "Where the data is.")
-_PARALLEL = flags.DEFINE_enum(
-    "parallel", "none", ["none", "runs"], "runs: one process for every device, or --jobs of them."
-)
-_JOBS = flags.DEFINE_integer("jobs", 0, "Cells at a time; 0 is one for a device.", lower_bound=0)
-_EXECUTOR = flags.DEFINE_enum("executor", "local", ["local", "ray"], "Where cells run.")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -77,28 +71,14 @@ def main(argv: Sequence[str]) -> None:
     if _DRY_RUN.value:
         print(dry_run.describe(name, wanted))
         return
-    elsewhere = _PARALLEL.value == "runs" or _EXECUTOR.value == "ray"
-    if elsewhere:  # The accelerators belong to the processes that compute.
-        jax.config.update("jax_platforms", "cpu")
-    stopped = False
-    bar = executor.Progress(wanted, dry_run.weights(executor.pending(wanted)))
-    try:
-        with executor.stop_signals():
-            _run(wanted, bar)
-    except (Interrupted, KeyboardInterrupt):
-        stopped = True
-    finally:
-        bar.close()
+    stopped = not launch.run(wanted)
     files: list[str] = []
     if _TABLE.value:
         print(collect.write(cells.build_table(name, chosen), workdir, command()))
         files = [f"{workdir}/table.{suffix}" for suffix in ("md", "csv", "tex")]
     elif not stopped:  # A figure may need a second look at its runs, which takes time.
         files = [str(path) for path in figures.write(name, chosen, workdir, command())]
-    records = [cell.record() for cell in wanted]
-    failed = sum(record.status == "failed" for record in records)
-    finished = sum(record.finished for record in records)
-    summary = f"{finished} of {len(wanted)} cells are finished, {failed} failed"
+    summary, failed = launch.outcome(wanted)
     if stopped:
         raise Interrupted(f"Stopped: {summary}; the same command goes on from there.")
     done = f"{summary}; written" if wanted else "Written"  # Some figures need no cells.
@@ -132,19 +112,6 @@ def command() -> str:
             values = value.value if isinstance(value.value, list) else [value.value]
             words += [shlex.quote(f"--{flag}={v}") for v in values]
     return " ".join([*words, "--workdir=DIR"])
-
-
-def _run(chosen: Sequence[cells.Cell], bar: executor.Progress) -> None:
-    if _EXECUTOR.value == "ray":
-        from experiments.ray_cells import run_ray
-
-        run_ray(chosen, bar, _JOBS.value)
-    elif _PARALLEL.value == "runs":
-        from experiments.processes import run_processes
-
-        run_processes(chosen, bar, _JOBS.value)
-    else:
-        executor.run_here(chosen, bar)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ frequent rules have a name: ``tau: NonNegative = 1.0``. A value that breaks its 
 ``ValueError`` of one sentence that names the field, the value and what is allowed.
 """
 
+import ast
 import dataclasses
 import functools
 import inspect
@@ -71,7 +72,9 @@ class Rule:
                 value = _BOOLS[text.lower()]
             elif self.kind in (int, float):
                 value = self.kind(text)
-        except (KeyError, ValueError):
+            elif self.kind is tuple:
+                value = ast.literal_eval(text)
+        except (KeyError, ValueError, SyntaxError):
             pass
         self.check(field, value)
         return value

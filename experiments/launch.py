@@ -1,0 +1,53 @@
+"""Where cells are computed: the flags of all binaries that run them."""
+
+from collections.abc import Sequence
+
+import jax
+from absl import flags
+
+from experiments import dry_run, executor
+from experiments.cells import Cell
+from fedjax_skew.runs.train import Interrupted
+
+PARALLEL = flags.DEFINE_enum(
+    "parallel", "none", ["none", "runs"], "runs: one process for every device, or --jobs of them."
+)
+JOBS = flags.DEFINE_integer("jobs", 0, "Cells at a time; 0 is one for a device.", lower_bound=0)
+EXECUTOR = flags.DEFINE_enum("executor", "local", ["local", "ray"], "Where cells run.")
+
+
+def run(cells: Sequence[Cell]) -> bool:
+    """Runs what is not finished; returns False if it was asked to stop."""
+    if PARALLEL.value == "runs" or EXECUTOR.value == "ray":
+        # The accelerators belong to the processes that compute.
+        jax.config.update("jax_platforms", "cpu")
+    bar = executor.Progress(cells, dry_run.weights(executor.pending(cells)))
+    try:
+        with executor.stop_signals():
+            _run(cells, bar)
+    except (Interrupted, KeyboardInterrupt):
+        return False
+    finally:
+        bar.close()
+    return True
+
+
+def outcome(cells: Sequence[Cell]) -> tuple[str, int]:
+    """A sentence about how many cells are finished and failed, and how many failed."""
+    records = [cell.record() for cell in cells]
+    failed = sum(record.status == "failed" for record in records)
+    finished = sum(record.finished for record in records)
+    return f"{finished} of {len(cells)} cells are finished, {failed} failed", failed
+
+
+def _run(cells: Sequence[Cell], bar: executor.Progress) -> None:
+    if EXECUTOR.value == "ray":
+        from experiments.ray_cells import run_ray
+
+        run_ray(cells, bar, JOBS.value)
+    elif PARALLEL.value == "runs":
+        from experiments.processes import run_processes
+
+        run_processes(cells, bar, JOBS.value)
+    else:
+        executor.run_here(cells, bar)
