@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_skew.errors import unknown
+from fedjax_skew.models.conv import CONV_IMPLS
 from fedjax_skew.models.functional import Outputs
-from fedjax_skew.models.layers import CONV_IMPLS, he_fan_out, torch_uniform
+from fedjax_skew.models.layers import he_fan_out, torch_uniform
 from fedjax_skew.models.norm import NORMS
 from fedjax_skew.models.plain import Plain
 from fedjax_skew.models.residual import MobileNetV2, ResNet

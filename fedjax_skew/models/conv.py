@@ -9,12 +9,14 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_skew.models import winograd
+from fedjax_skew.errors import unknown
+from fedjax_skew.models import conv_pool, winograd
 from fedjax_skew.models.winograd import matmul
 
 Array = jax.Array
@@ -22,8 +24,29 @@ Padding = str | int | Sequence[tuple[int, int]]
 Pads = tuple[tuple[int, int], tuple[int, int]]
 Shape = tuple[int, ...]
 
+CONV_IMPLS = ("auto", "patches", "xla")
+
 # Bytes between images and results that still stay in a core's cache.
 _CACHE = 2**21
+
+
+def choose(impl: str, kernel: Shape, pooled: bool = False) -> Literal["xla", "patches", "pooled"]:
+    """Chooses the arithmetic of a convolution.
+
+    Args:
+        impl: ``"patches"``, ``"xla"``, or ``"auto"`` for patches on a CPU and xla elsewhere.
+        kernel: shape of the kernel.
+        pooled: whether stride 1, one group, a bias, pooling over 2x2 windows and ReLU are given.
+
+    Returns:
+        ``"xla"`` for XLA's own operation, ``"patches"`` for :func:`conv_patches`, or ``"pooled"``
+        for ``conv_pool.conv_pool_relu``.
+    """
+    if impl not in CONV_IMPLS:
+        raise unknown("conv_impl", impl, CONV_IMPLS)
+    if impl == "xla" or (impl == "auto" and jax.default_backend() != "cpu"):
+        return "xla"
+    return "pooled" if pooled and conv_pool.pays(kernel) else "patches"
 
 
 def explicit_padding(padding: Padding, size: Shape, window: Shape, strides: Shape) -> Pads:

@@ -13,27 +13,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_skew.errors import unknown
-from fedjax_skew.models.conv import Padding, check_size, conv_patches, explicit_padding
+from fedjax_skew.models.conv import Padding, check_size, choose, conv_patches, explicit_padding
+from fedjax_skew.models.conv_pool import conv_pool_relu
 
 Array = jax.Array
-
-CONV_IMPLS = ("auto", "patches", "xla")
 
 # Kernel initialisers, named after where the published networks take them from.
 # PyTorch's default for linear and convolution layers: uniform in +-1/sqrt(fan_in).
 torch_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 # He et al. (2015) by fan-out: what the residual and VGG networks draw their kernels from.
 he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-
-
-def resolve_conv(impl: str) -> str:
-    """Returns ``"patches"`` or ``"xla"``; ``"auto"`` means patches on CPU and xla elsewhere."""
-    if impl not in CONV_IMPLS:
-        raise unknown("conv_impl", impl, CONV_IMPLS)
-    if impl != "auto":
-        return impl
-    return "patches" if jax.default_backend() == "cpu" else "xla"
 
 
 class Conv(nn.Module):
@@ -46,7 +35,8 @@ class Conv(nn.Module):
         padding: see :func:`conv_patches`.
         feature_group_count: number of groups; the number of input channels is depthwise.
         use_bias: whether a bias is added.
-        impl: ``"patches"``, ``"xla"`` or ``"auto"``, see :func:`resolve_conv`.
+        pool_relu: whether the maximum over 2x2 windows and ReLU follow.
+        impl: ``"patches"``, ``"xla"`` or ``"auto"``, see :func:`conv.choose`.
         dtype: type of the arithmetic; parameters are float32.
         kernel_init: initialiser of the kernel. Biases start at zero.
     """
@@ -57,6 +47,7 @@ class Conv(nn.Module):
     padding: Padding = "SAME"
     feature_group_count: int = 1
     use_bias: bool = True
+    pool_relu: bool = False
     impl: str = "auto"
     dtype: Any = jnp.float32
     kernel_init: Callable[..., Array] = torch_uniform
@@ -64,34 +55,35 @@ class Conv(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Maps ``[B, H, W, Cin]`` to ``[B, H', W', features]``."""
-        impl = resolve_conv(self.impl)
         window = tuple(self.kernel_size)
         strides = (self.strides, self.strides)
+        groups = self.feature_group_count
         check_size(x.shape, window, self.padding)
-        shape = (*window, x.shape[-1] // self.feature_group_count, self.features)
+        shape = (*window, x.shape[-1] // groups, self.features)
         kernel = self.param("kernel", self.kernel_init, shape, jnp.float32).astype(self.dtype)
+        if self.use_bias:
+            bias = self.param("bias", nn.initializers.zeros_init(), (self.features,), jnp.float32)
+            bias = bias.astype(self.dtype)
         x = x.astype(self.dtype)
+        pads = explicit_padding(self.padding, x.shape[1:3], window, strides)
+        simple = self.pool_relu and self.use_bias and self.strides == 1 and groups == 1
+        impl = choose(self.impl, shape, pooled=simple)
+        if impl == "pooled":
+            return conv_pool_relu(x, kernel, bias, pads)
         if impl == "patches":
-            y = conv_patches(
-                x,
-                kernel,
-                strides=strides,
-                padding=self.padding,
-                feature_group_count=self.feature_group_count,
-            )
+            y = conv_patches(x, kernel, strides=strides, padding=pads, feature_group_count=groups)
         else:
             y = lax.conv_general_dilated(
                 x,
                 kernel,
                 strides,
-                explicit_padding(self.padding, x.shape[1:3], window, strides),
+                pads,
                 dimension_numbers=("NHWC", "HWIO", "NHWC"),
-                feature_group_count=self.feature_group_count,
+                feature_group_count=groups,
             )
-        if self.use_bias:
-            bias = self.param("bias", nn.initializers.zeros_init(), (self.features,), jnp.float32)
-            y = y + bias.astype(self.dtype)
-        return y
+        y = y + bias if self.use_bias else y
+        # The ReLU of the maximum is the maximum of the ReLUs, with a quarter of the work.
+        return nn.relu(max_pool(y)) if self.pool_relu else y
 
 
 def _windows(x: Array, window: int) -> Array:

@@ -9,16 +9,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models.layers import Conv, Padding, max_pool, torch_uniform
+from fedjax_skew.models.layers import Conv, Padding, torch_uniform
 
 Array = jax.Array
 
 
 class ConvBlock(nn.Module):
-    """Convolution, maximum over 2x2 windows if asked, ReLU.
-
-    Pooling before the ReLU gives the same values with a quarter of the ReLU's work.
-    """
+    """Convolution, maximum over 2x2 windows if ``pool``, ReLU."""
 
     features: int
     kernel_size: int
@@ -35,12 +32,13 @@ class ConvBlock(nn.Module):
             self.features,
             (self.kernel_size, self.kernel_size),
             padding=self.padding,
+            pool_relu=self.pool,
             impl=self.impl,
             dtype=self.dtype,
             kernel_init=self.kernel_init,
             name="conv",
         )(x)
-        return nn.relu(max_pool(x) if self.pool else x)
+        return x if self.pool else nn.relu(x)
 
 
 class Plain(nn.Module):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedjax_skew.models import conv
-from fedjax_skew.models.layers import Conv, global_average_pool, max_pool, resolve_conv
+from fedjax_skew.models.layers import Conv, global_average_pool, max_pool
 
 KEY = jax.random.key(0)
 
@@ -127,16 +127,18 @@ def test_kernel_starts_like_pytorch():
 
 
 def test_conv_auto_follows_the_backend(monkeypatch):
+    kernel = (5, 5, 3, 6)
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert resolve_conv("auto") == "patches"
+    assert conv.choose("auto", kernel) == "patches"
+    assert conv.choose("auto", kernel, pooled=True) == "pooled"
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert resolve_conv("auto") == "xla"
-    assert resolve_conv("patches") == "patches"
+    assert conv.choose("auto", kernel, pooled=True) == "xla"
+    assert conv.choose("patches", kernel) == "patches"
 
 
 def test_wrong_input_to_a_conv_is_a_clear_error():
     with pytest.raises(ValueError, match="Did you mean 'patches'"):
-        resolve_conv("patch")
+        conv.choose("patch", (3, 3, 1, 1))
     with pytest.raises(ValueError, match=r"images \[B, H, W, C\]"):
         Conv(4).init(KEY, jnp.ones((2, 60)))
     with pytest.raises(ValueError, match="4x4 pixels is too small for a kernel of 5x5"):

@@ -1,0 +1,130 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_skew.models import conv_pool
+from fedjax_skew.models.conv import explicit_padding
+from fedjax_skew.models.layers import Conv, max_pool
+
+# (batch, image, channels in, features, kernel, padding)
+SHAPES = {
+    "valid": (3, (12, 10), 3, 6, 5, "VALID"),
+    "same": (2, (8, 8), 1, 4, 5, "SAME"),
+    "rows and columns left over": (2, (9, 11), 2, 3, 5, "VALID"),
+    "padding larger than the rest": (2, (7, 6), 2, 3, 3, ((2, 0), (0, 2))),
+    "groups of equal size": (20, (6, 6), 2, 3, 5, "VALID"),
+    "a group that is not full": (17, (6, 6), 2, 3, 5, "VALID"),
+}
+
+# Compiling is what these tests would spend their time on.
+_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def _make(name, clients=()):
+    batch, size, channels, features, side, padding = SHAPES[name]
+    keys = jax.random.split(jax.random.key(0), 4)
+    x = jax.random.normal(keys[0], (*clients, batch, *size, channels))
+    kernel = jax.random.normal(keys[1], (*clients, side, side, channels, features))
+    bias = jax.random.normal(keys[2], (*clients, features))
+    return x, kernel, bias, explicit_padding(padding, size, (side, side), (1, 1))
+
+
+def _one_by_one(x, kernel, bias, pads):
+    y = jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), pads, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return jax.nn.relu(max_pool(y + bias))
+
+
+def _value_and_grad(function, pads, where=None):
+    def loss(x, kernel, bias):
+        y = function(x, kernel, bias, pads)
+        rows = jnp.sin(y).sum((1, 2, 3))
+        return (rows if where is None else jnp.where(where, rows, 0)).sum(), y
+
+    return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)
+
+
+def _close(actual, expected, tolerance=1e-4):
+    def check(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * float(jnp.abs(b).max()))
+
+    jax.tree.map(check, actual, expected)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_equals_the_operations_one_by_one_in_value_and_gradient(name):
+    *arrays, pads = _make(name)
+    expected = _jit(_value_and_grad(_one_by_one, pads))(*arrays)
+    _close(_jit(_value_and_grad(conv_pool.conv_pool_relu, pads))(*arrays), expected)
+
+
+def test_stacked_kernels_equal_kernels_one_at_a_time():
+    *arrays, pads = _make("valid", (2,))
+    run = _value_and_grad(conv_pool.conv_pool_relu, pads)
+    stacked = _jit(jax.vmap(run))(*arrays)
+    for n in (0, 1):
+        one = _jit(run)(*[a[n] for a in arrays])
+        _close(jax.tree.map(lambda a, n=n: a[n], stacked), one)
+
+
+def test_masked_rows_change_no_gradient():
+    *arrays, pads = _make("a group that is not full")
+    where = jnp.arange(17) < 5
+    _, (dx, *others) = _jit(_value_and_grad(conv_pool.conv_pool_relu, pads, where))(*arrays)
+    short = [arrays[0][:5], *arrays[1:]]
+    _, (dx5, *others5) = _jit(_value_and_grad(conv_pool.conv_pool_relu, pads))(*short)
+    _close((dx[:5], *others), (dx5, *others5))
+    assert not dx[5:].any()
+
+
+def test_a_tie_goes_to_the_first_pixel_and_relu_stops_the_gradient():
+    x = jnp.zeros((1, 6, 6, 1))
+    pads = ((0, 0), (0, 0))
+
+    def gradient(bias):
+        kernel = jnp.zeros((5, 5, 1, 1)).at[0, 0].set(1.0)
+        loss = lambda x: conv_pool.conv_pool_relu(x, kernel, jnp.full(1, bias), pads).sum()  # noqa: E731
+        return jax.grad(loss)(x)[0, :, :, 0]
+
+    np.testing.assert_array_equal(gradient(1.0), np.zeros((6, 6)) + np.eye(1, 36).reshape(6, 6))
+    np.testing.assert_array_equal(gradient(-1.0), np.zeros((6, 6)))
+
+
+def test_second_derivatives_are_those_of_the_operations():
+    *arrays, pads = _make("valid")
+
+    def product(function):
+        first = jax.grad(lambda kernel: jnp.sin(function(arrays[0], kernel, arrays[2], pads)).sum())
+        return _jit(lambda k: jax.jvp(first, (k,), (k,)))(arrays[1])
+
+    _close(product(conv_pool.conv_pool_relu), product(_one_by_one), 1e-3)
+
+
+def test_the_gradient_of_images_costs_nothing_if_nobody_asks():
+    *arrays, pads = _make("valid")
+
+    def loss(x, kernel, bias):
+        return conv_pool.conv_pool_relu(x, kernel, bias, pads).sum()
+
+    def dots(argnums):
+        compiled = jax.jit(jax.grad(loss, argnums)).lower(*arrays).compile()
+        return compiled.cost_analysis()["flops"]
+
+    assert dots((1, 2)) < 0.8 * dots((0, 1, 2))
+
+
+def test_the_layer_uses_it_for_few_channels_only():
+    assert conv_pool.pays((5, 5, 3, 6))
+    assert not conv_pool.pays((5, 5, 32, 64))
+    assert not conv_pool.pays((3, 3, 1, 32))
+    assert not conv_pool.pays((4, 4, 1, 8))
+    x = jnp.ones((2, 8, 8, 3))
+    layer = Conv(4, (5, 5), pool_relu=True, dtype=jnp.bfloat16)
+    y, variables = layer.init_with_output(jax.random.key(0), x)
+    assert (y.shape, y.dtype) == ((2, 4, 4, 4), jnp.bfloat16)
+    plain = Conv(4, (5, 5), dtype=jnp.bfloat16).apply(variables, x)
+    _close(y.astype(jnp.float32), jax.nn.relu(max_pool(plain)).astype(jnp.float32), 0.02)
