@@ -29,6 +29,7 @@ setup(
         "chex>=0.1.87",
         "flax>=0.10.4",
         "importlib_resources>=6.0",
+        "jinja2>=3.1",
         "jax>=0.6.2",
         "matplotlib>=3.8",
         "ml_collections>=0.1.1",

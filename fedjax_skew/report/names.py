@@ -1,5 +1,7 @@
 """How names are written in tables and figures; methods, datasets and models bring their own."""
 
+from typing import Any
+
 from fedjax_skew import methods, models
 from fedjax_skew.data import datasets
 
@@ -36,6 +38,11 @@ def dataset(name: str) -> str:
 def model(name: str) -> str:
     """``"resnet8"`` becomes ``"ResNet-8"``; unknown names stay as they are."""
     return models.label("mlp" if name == "dnn3" else name)  # FedVLS's name for it
+
+
+def value(value: Any) -> str:
+    """The value of a configuration field; elements of a list are separated by commas."""
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def metric(name: str) -> str:

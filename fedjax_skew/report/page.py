@@ -1,58 +1,79 @@
 """Any set of runs as one self-contained HTML page.
 
-The page needs no server and loads nothing: drawings are inline, a content security policy forbids
-everything else. Names from configurations are escaped. Runs that go on, stopped or failed are shown
-with what they have.
+Runs on the same data, partition and model form a problem with its own table and figures. The page
+needs no server and loads nothing: figures are inline, and a content security policy forbids
+everything else. Runs that are still running, were stopped or failed are shown with what they have.
 """
 
 import collections
-import html
-import importlib.resources
-import pathlib
-import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_skew.config import EXECUTION_FIELDS
-from fedjax_skew.metrics import curves
-from fedjax_skew.report import names, svg
+from fedjax_skew import errors
+from fedjax_skew.report import heatmaps, lines, names, style
+from fedjax_skew.report.problems import Problem, Run, problems
 from fedjax_skew.report.store import Record
 
-_SHOWN = ("method", "dataset.name", "partition", "model", "num_clients", "num_seeds", "rounds")
-_PROBLEM = ("dataset.name", "partition", "model", "num_clients")
-_COLUMNS = (  # heading, what the first click does
-    ("Method", "ascending"),
-    ("Status", "ascending"),
-    ("Differs in", "ascending"),
-    ("Data set", "ascending"),
-    ("Partition", "ascending"),
-    ("Model", "ascending"),
-    ("Clients", "descending"),
-    ("Rounds", "descending"),
-    ("Seeds", "descending"),
-    ("Last", "descending"),
-    ("Best", "descending"),
-    ("Mean of last 50", "descending"),
-    ("Macro-F1", "descending"),
-    ("Time (s)", "descending"),
+_WIDTH = 4.6  # inches of a figure; more would make its text too small on a telephone
+_MOST_POINTS = 150  # of a curve
+_MOST_ROWS = 60  # of a figure
+
+
+class Column(NamedTuple):
+    """A column of the tables of runs; it is left out where no run has a text for it.
+
+    Attributes:
+        heading: its heading.
+        text: what it says of a run.
+        number: what it is sorted by, largest first; None sorts by the text.
+        minor: whether narrow screens leave it out.
+    """
+
+    heading: str
+    text: Callable[[Run], str]
+    number: Callable[[Run], float | None] | None = None
+    minor: bool = True
+
+
+def _score(heading: str, column: str, which: str, minor: bool = True) -> Column:
+    """Mean and standard deviation over seeds of a column of ``metrics.jsonl``, in percent."""
+
+    def number(run: Run) -> float | None:
+        return run.scores.get((column, which), (None, None))[0]
+
+    def text(run: Run) -> str:
+        mean, std = run.scores.get((column, which), (None, None))
+        return "" if mean is None else f"{mean:.2f}" + (f" ± {std:.2f}" if std else "")
+
+    return Column(heading, text, number, minor)
+
+
+# One entry per column of the page's tables.
+COLUMNS = (
+    Column("Method", lambda run: run.method, minor=False),
+    Column("Differs in", lambda run: run.differs, minor=False),
+    Column("Status", lambda run: _status(run), minor=False),
+    _score("Last", "accuracy", "last", minor=False),
+    _score("Best", "accuracy", "best"),
+    _score("Mean of last 50", "accuracy", "mean_last_50"),
+    _score("Macro-F1", "macro_f1", "last"),
+    Column("Rounds", lambda run: str(run.record.rounds_done), lambda run: run.record.rounds_done),
+    Column(
+        "Seeds", lambda run: str(run.fields.get("num_seeds", "")), lambda run: len(run.curve[1])
+    ),
+    Column("Time", lambda run: _duration(run.seconds), lambda run: run.seconds),
+    Column("Directory", lambda run: run.directory),
 )
 
 
-class _Run(NamedTuple):
-    """A run as the page shows it."""
+class Picture(NamedTuple):
+    """A figure of the page: SVG, what it shows, and a swatch per run if it has a legend."""
 
-    key: str
-    record: Record
-    fields: dict[str, Any]
-    differs: str
-    score: dict[str, tuple[float, float | None]]
-
-    @property
-    def name(self) -> str:
-        method = names.method(str(self.fields.get("method", self.record.path.name)))
-        return f"{method} ({self.differs})" if self.differs else method
+    svg: str
+    caption: str
+    legend: Sequence[tuple[Run, str]] = ()
 
 
 def page(records: Sequence[Record], title: str = "Runs") -> str:
@@ -62,199 +83,137 @@ def page(records: Sequence[Record], title: str = "Runs") -> str:
         records: the runs, for example ``store.find(workdir)``.
         title: heading and window title.
     """
-    runs = _runs(records)
-    groups: dict[tuple, list[_Run]] = collections.defaultdict(list)
-    for run in runs:
-        groups[tuple(str(run.fields.get(field, "")) for field in _PROBLEM)].append(run)
-    states = collections.Counter(run.record.status for run in runs)
-    intro = f"{len(runs)} runs: " + ", ".join(f"{n} {status}" for status, n in states.items())
-    intro += (
-        ". Accuracies are percent of the test set, mean and standard deviation over seeds; the "
-        "best round is chosen on the test set. Click a heading to sort."
+    jinja2 = errors.import_extra("jinja2", "report")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fedjax_skew.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    body = [_summary(runs)]
-    for place, (problem, members) in enumerate(groups.items()):
-        body.append(_group(place, problem, members))
-    template = importlib.resources.files("fedjax_skew.report") / "templates" / "page.html"
-    return string.Template(template.read_text(encoding="utf-8")).substitute(
-        title=html.escape(title), intro=html.escape(intro), body="\n".join(body)
-    )
-
-
-def _runs(records: Sequence[Record]) -> list[_Run]:
-    fields = [_fields(record.config) for record in records]
-    varying = [
-        name
-        for name in dict.fromkeys(name for each in fields for name in each)
-        if name not in EXECUTION_FIELDS.union(_SHOWN) and not name.startswith("hparams.")
-        if len({repr(each.get(name)) for each in fields if each}) > 1
-    ]
-    runs = []
-    for place, (record, each) in enumerate(zip(records, fields, strict=True)):
-        words = [f"{n}={_say(each[n])}" for n in varying if n in each]
-        words += [
-            f"{n.split('.', 2)[2]}={_say(v)}"
-            for n, v in each.items()
-            if n.startswith("hparams.") and _varies(n, v, each, fields)
-        ]
-        runs.append(_Run(f"run{place}", record, each, ", ".join(words), _scores(record)))
-    return runs
-
-
-def _varies(name: str, value: Any, mine: Mapping, fields: Sequence[Mapping]) -> bool:
-    """Whether another run of the same method has another value."""
-    return any(
-        other.get("method") == mine.get("method") and other.get(name) != value for other in fields
+    found = problems(records)
+    return environment.get_template("page.html").render(
+        title=title,
+        problems=found,
+        states=_states(records),
+        columns=_columns,
+        pictures=_pictures,
+        facts=_facts,
+        progress=_progress,
     )
 
 
-def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted fields; of the hyper-parameters only those of the methods that are used."""
-    used = str(config.get("method", "")).split("+")
-    flat: dict[str, Any] = {}
-
-    def fill(tree: Mapping[str, Any], prefix: str) -> None:
-        for name, value in tree.items():
-            if isinstance(value, Mapping):
-                if prefix != "hparams." or name in used:
-                    fill(value, f"{prefix}{name}.")
-            else:
-                flat[prefix + name] = value
-
-    fill(config, "")
-    return flat
+def _states(records: Sequence[Record]) -> str:
+    """``"8 runs: 5 finished, 3 running"``."""
+    states = collections.Counter(record.status for record in records)
+    count = f"{len(records)} run{'s' if len(records) != 1 else ''}"
+    return f"{count}: " + ", ".join(f"{n} {status}" for status, n in states.items())
 
 
-def _scores(record: Record) -> dict[str, tuple[float, float | None]]:
-    """Mean and standard deviation of the numbers of the summary table, also of unfinished runs."""
-    found = {}
-    for column in ("accuracy", "macro_f1"):
-        rounds, values = record.curve(column)
-        if rounds:
-            for which, per_seed in curves.summarize(rounds, 100 * np.array(values)).items():
-                found[f"{column} {which}"] = curves.mean_std(per_seed)
-    return found
+def _columns(problem: Problem) -> list[Column]:
+    return [column for column in COLUMNS if any(map(column.text, problem.runs))]
 
 
-def _summary(runs: Sequence[_Run]) -> str:
-    heads = "".join(
-        f'<th aria-sort="none" data-first="{first}"><button type="button">{text}</button></th>'
-        for text, first in _COLUMNS
-    )
-    rows = []
-    for run in runs:
-        record, fields = run.record, run.fields
-        total = fields.get("rounds", "")
-        seconds = record.lines[-1].get("seconds") if record.lines else None
-        cells = [
-            f'<td><a href="#{run.key}">{html.escape(run.name.split(" (")[0])}</a></td>',
-            f'<td class="status-{record.status}">{record.status}</td>',
-            _cell(run.differs),
-            _cell(names.dataset(str(fields.get("dataset.name", "")))),
-            *(_cell(fields.get(field, "")) for field in ("partition", "model")),
-            _cell(fields.get("num_clients", ""), number=True),
-            _cell(
-                f"{record.rounds_done}" + ("" if record.finished or not total else f" of {total}"),
-                number=True,
-                value=record.rounds_done,
-            ),
-            _cell(fields.get("num_seeds", ""), number=True),
-        ]
-        for key in ("accuracy last", "accuracy best", "accuracy mean_last_50", "macro_f1 last"):
-            mean, std = run.score.get(key, (None, None))
-            text = "" if mean is None else f"{mean:.2f}" + (f" ± {std:.2f}" if std else "")
-            cells.append(_cell(text, number=True, value="" if mean is None else f"{mean:.6f}"))
-        cells.append(_cell("" if seconds is None else f"{seconds:.0f}", number=True, value=seconds))
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    return (
-        f'<div class="wide"><table class="sortable" id="summary"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+def _status(run: Run) -> str:
+    """The status, and of a running one how far it is."""
+    record, total = run.record, int(run.fields.get("rounds", 0))
+    if record.status != "running" or not total:
+        return record.status
+    words = [f"running, {record.rounds_done} of {total}"]
+    if record.rounds_done and run.seconds:
+        left = run.seconds / record.rounds_done * (total - record.rounds_done)
+        words.append(f"about {_duration(left)} left")
+    return ", ".join(words)
 
 
-def _cell(text: Any, *, number: bool = False, value: Any = None) -> str:
-    shown = html.escape(str(text))
-    sort = f' data-value="{html.escape(str("" if value is None else value))}"'
-    kind = ' class="number"' if number else ""
-    return f"<td{kind}{sort if number and value is not None else ''}>{shown}</td>"
+def _progress(problem: Problem) -> float:
+    """The share of a problem's rounds that are done."""
+    done = total = 0
+    for run in problem.runs:
+        rounds = max(int(run.fields.get("rounds", 0)), 1)
+        done, total = done + min(run.record.rounds_done, rounds), total + rounds
+    return done / total
 
 
-def _group(place: int, problem: tuple, runs: Sequence[_Run]) -> str:
-    counts = next((c for run in runs if (c := _counts(run.record.path)) is not None), None)
-    details = "".join(_details(run, counts) for run in runs)
-    if not any(problem):
-        return f'<section id="group{place}"><h2>Not started</h2>{details}</section>'
-    dataset, partition, model, clients = problem
-    words = [names.dataset(dataset), partition, names.model(model), f"{clients} clients"]
-    series = [_series(run) for run in runs]
-    legend = []
-    for index, run in enumerate(runs):
-        color, dash = svg.look(index)
-        legend.append(
-            f'<label><input type="checkbox" checked data-toggles="{run.key}"> '
-            f'<svg viewBox="0 0 34 10" aria-hidden="true"><line x1="0" x2="34" y1="5" y2="5" '
-            f'stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"/></svg> '
-            f"{html.escape(run.name)}</label>"
-        )
-    heat = svg.heatmap(counts) if counts is not None else '<p class="none">No partition saved.</p>'
-    drawings = (
-        f'<div>{svg.curves(series)}<div class="legend">{"".join(legend)}</div></div>'
-        f"<div>{heat}</div>"
-    )
-    title = html.escape(", ".join(word for word in words if word.strip()))
-    return (
-        f'<section id="group{place}"><h2>{title}</h2><div class="panels">{drawings}</div>'
-        f"{details}</section>"
-    )
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
-def _series(run: _Run) -> svg.Series:
-    rounds, values = run.record.curve("accuracy")
-    array = 100 * np.array(values, np.float64).reshape(len(values), len(rounds))
-    mean = array.mean(0) if len(array) else np.zeros(0)
-    std = array.std(0, ddof=1) if len(array) > 1 else None
-    return svg.Series(run.key, run.name, np.array(rounds), mean, std)
-
-
-def _details(run: _Run, counts: np.ndarray | None) -> str:
-    record = run.record
-    parts = [f'<p class="small">{html.escape(str(record.path))}</p>']
-    if record.failure and not record.finished:
-        parts.append(f'<p class="reason">{html.escape(record.failure)}</p>')
-    recall = record.lines[-1].get("per_class_accuracy") if record.lines else None
-    if recall:
-        array = 100 * np.array([[np.nan if v is None else v for v in seed] for seed in recall])
-        std = array.std(0, ddof=1) if len(array) > 1 else None
-        sizes = counts.sum(1) if counts is not None and len(counts) == array.shape[1] else None
-        parts.append(f"<div>{svg.class_bars(array.mean(0), std, sizes)}</div>")
+def _facts(run: Run) -> dict[str, str]:
+    """What is known about a run beyond its numbers."""
     facts = dict(run.fields)
-    for group in ("versions", "device"):
-        facts |= {f"{group}.{k}": v for k, v in record.summary.get(group, {}).items()}
+    for name in ("versions", "device"):
+        facts |= {f"{name}.{k}": v for k, v in run.record.summary.get(name, {}).items()}
     for name in ("partition_hash", "initial_params_hash", "final_params_hash", "compile_seconds"):
-        if name in record.summary:
-            facts[name] = record.summary[name]
-    rows = "".join(
-        f"<tr><td>{html.escape(k)}</td><td>{html.escape(_say(v))}</td></tr>"
-        for k, v in facts.items()
-    )
-    parts.append(f'<table class="facts"><tbody>{rows}</tbody></table>')
-    status = record.status
-    return (
-        f'<details id="{run.key}"><summary>{html.escape(run.name)} '
-        f'<span class="status-{status}">{status}</span></summary>{"".join(parts)}</details>'
-    )
+        if name in run.record.summary:
+            facts[name] = run.record.summary[name]
+    return {name: names.value(value) for name, value in facts.items()}
 
 
-def _counts(path: pathlib.Path) -> np.ndarray | None:
-    """``partition.csv`` as ``[C, K]``, or None; of many clients the first 400."""
-    try:
-        rows = [line.split(",")[:400] for line in (path / "partition.csv").read_text().splitlines()]
-        return np.array(rows, np.int64).reshape(len(rows), -1) if rows else None
-    except (OSError, ValueError):
+def _pictures(problem: Problem) -> list[Picture]:
+    """The figures of a problem: curves, the partition, and accuracies by class."""
+    found = [_curves(problem), _partition(problem), _classes(problem)]
+    return [picture for picture in found if picture]
+
+
+def _curves(problem: Problem) -> Picture | None:
+    series = {}
+    for run in problem.runs:
+        rounds, values = run.curve
+        if len(rounds):
+            at = np.unique(np.linspace(0, len(rounds) - 1, _MOST_POINTS).round().astype(int))
+            series[f"curve-{run.key}"] = rounds[at], values[:, at]
+    if not series:
         return None
+    looks = style.looks(series)
+    legend = [
+        (run, style.svg(lines.swatch(looks[f"curve-{run.key}"]), ""))
+        for run in problem.runs
+        if f"curve-{run.key}" in series
+    ]
+    several = any(len(values) > 1 for _, values in series.values())
+    caption = "Test accuracy over rounds" + (
+        ": mean over seeds, with a band of one standard deviation." if several else "."
+    )
+    figure = lines.curves({"": series}, width=_WIDTH, legend=False)
+    return Picture(style.svg(figure, caption), caption, legend)
 
 
-def _say(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value))
-    return str(value)
+def _partition(problem: Problem) -> Picture | None:
+    for run in problem.runs:
+        counts = run.record.class_counts
+        if counts is not None:
+            caption = "Samples per class and client in the partition"
+            caption += f" of seed {run.fields['seed']}." if "seed" in run.fields else "."
+            figure = heatmaps.partitions({"": counts}, width=_WIDTH)
+            return Picture(style.svg(figure, caption), caption)
+    return None
+
+
+def _classes(problem: Problem) -> Picture | None:
+    rows: dict[str, Any] = {}
+    for run in problem.runs:
+        recall = run.record.lines[-1].get("per_class_accuracy") if run.record.lines else None
+        if recall:
+            array = np.array(recall, np.float64)  # None becomes nan.
+            rows[run.key] = run.name, 100 * array.mean(0)
+    width = max((len(values) for _, values in rows.values()), default=0)
+    shown = [(name, v) for name, v in rows.values() if len(v) == width][:_MOST_ROWS]
+    if not shown:
+        return None
+    caption = "Test accuracy by class at the last evaluation, mean over seeds."
+    figure = heatmaps.grid(
+        np.stack([values for _, values in shown]),
+        xlabel="class",
+        ylabel="",
+        label="test accuracy (%)",
+        x_names=[str(c) for c in range(width)],
+        y_names=[name if len(name) <= 26 else f"{name[:25]}…" for name, _ in shown],
+        width=_WIDTH,
+    )
+    return Picture(style.svg(figure, caption), caption)

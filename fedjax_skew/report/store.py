@@ -12,6 +12,8 @@ import pathlib
 import re
 from typing import Any
 
+import numpy as np
+
 FAILURE = "failure.json"
 _SKIP = ("checkpoints", "tensorboard")
 _BLOCK = 1 << 20
@@ -60,6 +62,23 @@ class Record:
     def lines(self) -> list[dict[str, Any]]:
         """``metrics.jsonl`` up to the first torn line."""
         return _lines(self.path / "metrics.jsonl")
+
+    @functools.cached_property
+    def class_counts(self) -> np.ndarray | None:
+        """``partition.csv`` as ``[K, C]``, or None if it is absent or damaged."""
+        try:
+            rows = (self.path / "partition.csv").read_text().splitlines()
+            return np.array([row.split(",") for row in rows], np.int64).reshape(len(rows), -1).T
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def data_hashes(self) -> dict[str, str]:
+        """Hashes that the run recorded: of its data, and of the partition of each seed."""
+        seeds, partitions = self.summary.get("seeds", []), self.summary.get("partition_hash", [])
+        found = {"data": str(self.summary.get("data_hash", ""))}
+        found |= {f"partition of seed {s}": str(h) for s, h in zip(seeds, partitions, strict=False)}
+        return {name: value for name, value in found.items() if value}
 
     def values(self, column: str, which: str) -> tuple[float, ...]:
         """One number a seed, for example ``("accuracy", "last")``, of a finished run."""

@@ -1,0 +1,188 @@
+"""Groups runs into problems: the same data, partition and model.
+
+Only runs of one problem can be compared. Runs with equal configurations still belong to different
+problems if they recorded different data or different partitions of one seed.
+"""
+
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedjax_skew import methods
+from fedjax_skew.config import FIELDS, flatten
+from fedjax_skew.metrics import curves
+from fedjax_skew.report import names
+from fedjax_skew.report.store import Record
+
+_SHARED = (
+    *(name for name in FIELDS if name.startswith("dataset.") and not FIELDS[name].execution),
+    *("partition", "num_clients", "model"),
+)
+_SHOWN = ("method", "num_seeds")  # columns of their own
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run among others.
+
+    Attributes:
+        key: an identifier, unique among all runs.
+        record: what its directory holds.
+        fields: its configuration by dotted names, of the hyper-parameters only those in use.
+        directory: its directory, relative to that of all runs.
+        differs: fields that distinguish it from other runs of its problem, ``"tau=0.5"``.
+    """
+
+    key: str
+    record: Record
+    fields: Mapping[str, Any]
+    directory: str
+    differs: str = ""
+
+    @property
+    def method(self) -> str:
+        """The method's name as it is written; the directory's if there is no configuration."""
+        return names.method(str(self.fields.get("method", self.record.path.name)))
+
+    @property
+    def name(self) -> str:
+        """The method, and in brackets what distinguishes the run."""
+        return f"{self.method} ({self.differs})" if self.differs else self.method
+
+    @functools.cached_property
+    def curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rounds ``[T]`` and test accuracies ``[S, T]`` in percent."""
+        rounds, values = self.record.curve("accuracy")
+        return np.array(rounds, int), 100 * np.array(values, float).reshape(
+            len(values), len(rounds)
+        )
+
+    @functools.cached_property
+    def scores(self) -> dict[tuple[str, str], tuple[float, float | None]]:
+        """Mean and standard deviation over seeds in percent, by column and kind of summary."""
+        found = {}
+        for column in ("accuracy", "macro_f1"):
+            rounds, values = self.record.curve(column)
+            if rounds:
+                for which, per_seed in curves.summarize(rounds, 100 * np.array(values)).items():
+                    found[column, which] = curves.mean_std(per_seed)
+        return found
+
+    @property
+    def seconds(self) -> float | None:
+        """Wall time of training and evaluation so far."""
+        return self.record.lines[-1].get("seconds") if self.record.lines else None
+
+    @property
+    def accuracy(self) -> float:
+        """Last mean accuracy in percent; minus infinity if there is none."""
+        mean = self.scores.get(("accuracy", "last"), (math.nan, None))[0]
+        return mean if math.isfinite(mean) else -math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Runs that can be compared.
+
+    Attributes:
+        key: an identifier, unique on the page.
+        title: data, partition, model and number of clients.
+        runs: its runs, the most accurate first.
+    """
+
+    key: str
+    title: str
+    runs: tuple[Run, ...]
+
+
+def problems(records: Sequence[Record]) -> list[Problem]:
+    """The problems of some runs, in the order of their first run."""
+    root = os.path.commonpath([str(record.path.parent.resolve()) for record in records] or ["."])
+    found: dict[tuple[str, ...], list[Run]] = {}
+    for place, record in enumerate(records):
+        fields = _fields(record.config)
+        run = Run(f"run{place}", record, fields, os.path.relpath(record.path.resolve(), root))
+        found.setdefault(tuple(str(fields.get(name, "")) for name in _SHARED), []).append(run)
+    result: list[Problem] = []
+    for runs in found.values():
+        groups = _by_recorded_data(runs)
+        for known, members in groups:
+            title = _title(members[0].fields)
+            if len(groups) > 1:
+                title += ", " + _recorded(known)
+            ordered = sorted(_distinguished(members), key=lambda run: -run.accuracy)
+            result.append(Problem(f"problem{len(result)}", title, tuple(ordered)))
+    return result
+
+
+def _by_recorded_data(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
+    """Separates runs that recorded different data; one that recorded none yet joins the first."""
+    groups: list[tuple[dict[str, str], list[Run]]] = []
+    for run in runs:
+        mine = run.record.data_hashes
+        for known, members in groups:
+            if all(known.get(name, value) == value for name, value in mine.items()):
+                known.update(mine)
+                members.append(run)
+                break
+        else:
+            groups.append((dict(mine), [run]))
+    return groups
+
+
+def _recorded(known: Mapping[str, str]) -> str:
+    """``"data 3f2a91c0, partition of seed 0 77ab01f2"``."""
+    return ", ".join(f"{name} {value[:8]}" for name, value in list(known.items())[:2])
+
+
+def _title(fields: Mapping[str, Any]) -> str:
+    if not fields:
+        return "Not started"
+    data = names.dataset(str(fields["dataset.name"]))
+    for name in _SHARED[1:-3]:
+        if fields[name] != FIELDS[name].default:
+            data += f" ({name.removeprefix('dataset.')}={names.value(fields[name])})"
+    clients = f"{fields['num_clients']} clients"
+    return ", ".join([data, str(fields["partition"]), names.model(str(fields["model"])), clients])
+
+
+def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by dotted names; one that an older file lacks had its default value."""
+    if not config:
+        return {}
+    given = flatten(config)
+    used = str(given.get("method", "")).split("+")
+    fields = {name: field.default for name, field in FIELDS.items()}
+    for method in set(used) & set(methods.REGISTRY):
+        fields |= {f"hparams.{method}.{k}": v for k, v in methods.defaults(method).items()}
+    fields |= {
+        name: value
+        for name, value in given.items()
+        if not name.startswith("hparams.") or name.split(".")[1] in used
+    }
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in fields.items()}
+
+
+def _distinguished(runs: Sequence[Run]) -> list[Run]:
+    """The runs with ``differs`` filled in."""
+    found = []
+    for run in runs:
+        words = []
+        for name, value in run.fields.items():
+            if name.startswith("hparams."):
+                others = [r for r in runs if r.fields.get("method") == run.fields.get("method")]
+            elif name in FIELDS and name not in (*_SHARED, *_SHOWN):
+                others = [] if FIELDS[name].execution or FIELDS[name].resumable else list(runs)
+            else:
+                continue
+            if any(other.fields and other.fields.get(name) != value for other in others):
+                alone = name.startswith("hparams.") and "+" not in str(run.fields["method"])
+                short = name.split(".", 2)[2] if alone else name.removeprefix("hparams.")
+                words.append(f"{short}={names.value(value)}")
+        found.append(dataclasses.replace(run, differs=", ".join(words)))
+    return found
