@@ -125,14 +125,14 @@ def plan(
         fit_phases(config)
         config.dataset.data_dir = data_dir
         config.figures = config.tensorboard = False
-        for part in _seeds(config) if split_seeds else [config]:
+        for part in split_by_seed(config) if split_seeds else [config]:
             made = tables.Run(part, run.rows)
             directory = pathlib.Path(workdir) / "cells" / made.name
             found.append(Cell(made, run.config, directory, config if split_seeds else None))
     return sorted(found, key=lambda cell: cell.config.seed) if split_seeds else found
 
 
-def _seeds(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
+def split_by_seed(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
     """A configuration with one seed for each of the given one's."""
     parts = []
     for seed in range(config.seed, config.seed + config.num_seeds):

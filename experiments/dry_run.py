@@ -11,10 +11,10 @@ from fedjax_skew.report import reference
 from fedjax_skew.report.store import Record
 
 
-def describe(name: str, cells: Sequence[Cell]) -> str:
+def describe(heading: str, cells: Sequence[Cell]) -> str:
     """Every cell with its state and cost, and the sum of what is left to run."""
     if not cells:
-        return f"{title(name)} shows partitions; nothing is trained for it."
+        return f"{heading} shows partitions; nothing is trained for it."
     records = [cell.record() for cell in cells]
     speeds = measured_speeds(records)
     costs = [estimate.cost(cell.config) for cell in cells]
@@ -36,8 +36,7 @@ def describe(name: str, cells: Sequence[Cell]) -> str:
     device = jax.devices()[0]
     lines += [
         "",
-        f"{title(name)}: {len(cells)} cells, {len(cells) - len(left)} finished, "
-        f"{len(left)} to run.",
+        f"{heading}: {len(cells)} cells, {len(cells) - len(left)} finished, {len(left)} to run.",
     ]
     if left:
         lines.append(

@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> None:
     if _FIGURE.value and figures.figure(name).kind in figures.UNTRAINED:
         wanted = []
     if _DRY_RUN.value:
-        print(dry_run.describe(name, wanted))
+        print(dry_run.describe(cells.title(name), wanted))
         return
     stopped = not launch.run(wanted)
     files: list[str] = []

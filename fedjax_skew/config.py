@@ -75,6 +75,9 @@ FIELDS: Mapping[str, Field] = {
     "dataset.image_size": Field(
         0, whole(0, 1024), "side of images read from files; 0 is the dataset's own"
     ),
+    "dataset.validation": Field(
+        0.0, number(0, 0.9), "fraction of the training set kept to select hyper-parameters on"
+    ),
     "dataset.placement": Field(
         "device",
         choice("device", "host"),

@@ -90,6 +90,7 @@ def sensitivity(
     ylabel: str = "test accuracy (%)",
     columns: int = 2,
     log: bool = False,
+    joined: bool = True,
 ) -> "Figure":
     """Accuracy against a hyper-parameter, with error bars over seeds, on one vertical scale.
 
@@ -98,6 +99,7 @@ def sensitivity(
         ylabel: label of the vertical axes.
         columns: most panels side by side.
         log: whether the hyper-parameters are on a logarithmic axis.
+        joined: whether lines join the points.
     """
     looks = style.looks(name for series in panels.values() for name in series)
     width = 3.6 if len(panels) == 1 else style.WIDTH
@@ -105,9 +107,8 @@ def sensitivity(
     for axis, (name, series) in zip(axes, panels.items(), strict=True):
         for label, (x, values) in series.items():
             mean, std = style.over_seeds(values)
-            axis.errorbar(
-                x, mean, std, label=label, capsize=2, elinewidth=0.8, **_look(looks[label])
-            )
+            how = _look(looks[label]) | ({} if joined else {"linestyle": "none"})
+            axis.errorbar(x, mean, std, label=label, capsize=2, elinewidth=0.8, **how)
         if log:
             axis.set_xscale("log")
         ticks = sorted({float(value) for x, _ in series.values() for value in np.asarray(x)})

@@ -21,6 +21,7 @@ COLUMNS = {
     "head_accuracy": "[S] accuracy on the largest classes of the training set",
     "middle_accuracy": "[S] accuracy on the classes between",
     "tail_accuracy": "[S] accuracy on the smallest classes",
+    "validation_accuracy": "[S] accuracy on the validation set, if dataset.validation",
     "train_accuracy": "[S] accuracy on the training pool, if eval_train_set",
     "personal_accuracy": "[S] mean test accuracy of the clients' own models, where there are some",
     "personal_local_accuracy": "[S] the same, each client's classes weighted by its own shares",
@@ -108,16 +109,30 @@ def _mean_known(values: np.ndarray) -> np.ndarray:
 
 def curve_summary(lines: list[dict[str, Any]], column: str) -> dict[str, Any]:
     """Last, best and mean of the last 50 rounds of a column, per seed and over seeds."""
-    values = np.array(
-        [[np.nan if v is None else v for v in line[column]] for line in lines], np.float64
-    ).T
-    found = curves.summarize([line["round"] for line in lines], values)
-    result: dict[str, Any] = {}
-    for name, per_seed in found.items():
-        result[name] = {"per_seed": per_seed.tolist()}
-        if name != "best_round":
-            result[name]["mean"], result[name]["std"] = curves.mean_std(per_seed)
-    return result
+    found = curves.summarize([line["round"] for line in lines], _by_seed(lines, column))
+    best_round = {"per_seed": found.pop("best_round").tolist()}
+    return {name: _over_seeds(values) for name, values in found.items()} | {
+        "best_round": best_round
+    }
+
+
+def at_best_validation(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Test accuracy of the first round with the best validation accuracy, as a kind of summary."""
+    validation = np.nan_to_num(_by_seed(lines, "validation_accuracy"), nan=-1.0)
+    best = validation.argmax(-1)[:, None]
+    values = np.take_along_axis(_by_seed(lines, "accuracy"), best, -1)[:, 0]
+    return {"at_best_validation": _over_seeds(values)}
+
+
+def _by_seed(lines: list[dict[str, Any]], column: str) -> np.ndarray:
+    """A column as ``[S, T]``."""
+    values = [[np.nan if v is None else v for v in line[column]] for line in lines]
+    return np.array(values, np.float64).T
+
+
+def _over_seeds(per_seed: np.ndarray) -> dict[str, Any]:
+    mean, std = curves.mean_std(per_seed)
+    return {"per_seed": per_seed.tolist(), "mean": mean, "std": std}
 
 
 def versions() -> dict[str, str]:

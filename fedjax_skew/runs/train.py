@@ -31,7 +31,13 @@ from fedjax_skew.simulation.problem import (
     initial_state,
     start_next_phase,
 )
-from fedjax_skew.simulation.programs import Programs, compile_phase, device_arrays, some_clients
+from fedjax_skew.simulation.programs import (
+    Programs,
+    compile_phase,
+    device_arrays,
+    scored_sets,
+    some_clients,
+)
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -201,13 +207,13 @@ class _Run:
     def _evaluate(
         self, phase: Phase, programs: Programs, state: State, report: RoundReport, began: float
     ) -> None:
-        test, *train = programs.scores(state, int(state.round) == self.config.rounds)
+        test, *others = programs.scores(state, int(state.round) == self.config.rounds)
         line: dict[str, Any] = {"round": int(state.round), "seconds": 0.0}
         line |= summary.score_columns(
             np.asarray(test.confusion), np.asarray(test.loss), self.groups
         )
-        if train:
-            line["train_accuracy"] = classification.accuracy(np.asarray(train[0].confusion))
+        for name, other in zip(scored_sets(self.problem)[1:], others, strict=True):
+            line[f"{name}_accuracy"] = classification.accuracy(np.asarray(other.confusion))
         if programs.clients:
             own = programs.clients(state).confusion
             counts = self.class_counts[:, some_clients(self.problem, "num_personal_eval_clients")]
@@ -289,10 +295,12 @@ class _Run:
             "accuracy": summary.curve_summary(self.lines, "accuracy"),
             "macro_f1": summary.curve_summary(self.lines, "macro_f1"),
         }
-        optional = ("head", "middle", "tail", "train", "personal", "personal_local")
+        optional = ("head", "middle", "tail", "validation", "train", "personal", "personal_local")
         for name in optional:
             if f"{name}_accuracy" in last:
                 result[f"{name}_accuracy"] = summary.curve_summary(self.lines, f"{name}_accuracy")
+        if "validation_accuracy" in last:
+            result["accuracy"] |= summary.at_best_validation(self.lines)
         result |= {
             "per_class_accuracy": last["per_class_accuracy"],
             "confusion": last["confusion"],

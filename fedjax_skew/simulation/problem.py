@@ -17,6 +17,7 @@ from fedjax_skew.config import check
 from fedjax_skew.data import augment, datasets
 from fedjax_skew.data.dataset import Dataset, validate
 from fedjax_skew.data.federated import FederatedData, federate
+from fedjax_skew.data.holdout import with_validation
 from fedjax_skew.data.partition import Partition, partition
 from fedjax_skew.engine.client_state import init_client_state
 from fedjax_skew.engine.keys import Stream, seed_keys, stream_keys
@@ -80,6 +81,7 @@ def build(
     """
     method = check(config, method)
     dataset = validate(dataset) if dataset else load_dataset(config)
+    dataset = with_validation(dataset, config.dataset.validation, config.dataset.seed)
     seeds = tuple(range(config.seed, config.seed + config.num_seeds))
     partitions = tuple(divide(config, dataset, seed) for seed in seeds)
     other = config.server_data.unlabelled_dataset

@@ -33,7 +33,7 @@ class Programs(NamedTuple):
 
     Attributes:
         rounds: ``(state, until) -> (state, reports)``; the state that goes in is used up.
-        scores: ``(state, final) -> Scores`` of the test set, and of the training set if wanted.
+        scores: ``(state, final) -> Scores`` of each of ``scored_sets``.
         clients: scores of clients' own models, if ``num_personal_eval_clients`` asks for them.
         local: scores around a local update, if ``num_local_eval_clients`` asks for them.
     """
@@ -48,15 +48,23 @@ def device_arrays(problem: Problem) -> Arrays:
     """Puts on the devices what the configuration wants there."""
     config, dataset = problem.config, problem.dataset
     mesh = problem.phases[0].spec.mesh
-    sets = [(dataset.x_test, dataset.y_test)]
-    if config.eval_train_set:
-        sets.append((dataset.x_train, dataset.y_train))
     size = config.eval_batch_size
-    tests = tuple(batches(x, labels, size, mesh.devices.size) for x, labels in sets)
+    tests = tuple(
+        batches(
+            getattr(dataset, f"x_{name}"), getattr(dataset, f"y_{name}"), size, mesh.devices.size
+        )
+        for name in scored_sets(problem)
+    )
     data = problem.data
     if config.dataset.placement == "host":
         data = host.tables(data, [phase.method for phase in problem.phases])
     return Arrays(replicate(data, mesh), place(tests, mesh, P("clients")))
+
+
+def scored_sets(problem: Problem) -> tuple[str, ...]:
+    """The parts of the dataset that are evaluated, in the order of ``Programs.scores``."""
+    validation = ("validation",) if problem.dataset.x_validation is not None else ()
+    return ("test", *validation, *(("train",) if problem.config.eval_train_set else ()))
 
 
 def some_clients(problem: Problem, field: str) -> np.ndarray:

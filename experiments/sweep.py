@@ -1,0 +1,142 @@
+"""Trains a configuration with many values of its fields, or with many methods.
+
+    python -m experiments.sweep --config=configs/quickstart.py --workdir=runs/sweep \\
+        --config.method=fedlc --config.dataset.validation=0.1 \\
+        --grid='client_lr=0.01,0.03,0.1; hparams.fedlc.tau=0.1,0.5,1'
+
+    python -m experiments.sweep --config=configs/mnist.py --workdir=runs/mnist \\
+        --config.dataset.data_dir=DIR --methods=fedavg,fedlc,scaffold
+
+``--random=20`` draws 20 points per method instead of taking all combinations; a field may then be
+a range such as ``client_lr=log_uniform(0.001, 1)``. ``--methods=all`` takes every method; those
+that train on server data need ``--config.server_data.labelled`` and ``.unlabelled``, which keep
+the same samples from the clients of all methods.
+
+Every point is a run directory below ``workdir/cells``, in the same store as tables and figures. The
+same command continues where it stopped, and a larger grid computes only what is new. The results
+are ``sweep.md``, ``sweep.csv`` (one row per point and seed) and pictures. With
+``dataset.validation`` above 0, points are selected on that part of the training set.
+"""
+
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import ml_collections
+from absl import flags
+from ml_collections import config_flags
+
+from configs import tables
+from configs.common import fit_phases
+from experiments import app, dry_run, grid, launch, sweep_results
+from experiments.cells import Cell, split_by_seed
+from fedjax_skew import methods
+from fedjax_skew.config import check
+from fedjax_skew.runs.train import Interrupted
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
+_GRID = flags.DEFINE_string("grid", "", "Values by field: 'client_lr=0.01,0.1; momentum=0,0.9'.")
+_METHODS = flags.DEFINE_string("methods", None, "Methods or combinations of them, or all.")
+_RANDOM = flags.DEFINE_integer("random", 0, "Random points per method.", lower_bound=0)
+_RANDOM_SEED = flags.DEFINE_integer("random_seed", 0, "Seed of random points.", lower_bound=0)
+_REPORTED = flags.DEFINE_enum("reported", "last", sweep_results.REPORTED, "Which accuracy.")
+_SPLIT = flags.DEFINE_bool("split_seeds", False, "Every seed is a run of its own.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Lists runs and costs, and ends.")
+_OF_THE_MACHINE = ("workdir", "parallel", "jobs", "executor", "config.dataset.data_dir")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Plans, runs and renders."""
+    if not _WORKDIR.value:
+        raise ValueError("workdir is not set; name the directory of the sweep with --workdir=DIR.")
+    axes, names = swept(_CONFIG.value, _GRID.value, _METHODS.value, _RANDOM.value)
+    points = grid.points(axes, names, random=_RANDOM.value, seed=_RANDOM_SEED.value)
+    planned = plan(_CONFIG.value, points, pathlib.Path(_WORKDIR.value), _SPLIT.value)
+    cells = list({cell.directory: cell for _, own in planned for cell in own}.values())
+    if _DRY_RUN.value:
+        print(dry_run.describe("The sweep", cells))
+        return
+    done = launch.run(cells)
+    found = sweep_results.Sweep(
+        fields=(*(["method"] if len(names) > 1 else []), *axes),
+        results=tuple(
+            sweep_results.Result(point, tuple(cell.record() for cell in own))
+            for point, own in planned
+        ),
+        reported=_REPORTED.value,
+        scattered=bool(_RANDOM.value),
+    )
+    text, files = sweep_results.write(found, pathlib.Path(_WORKDIR.value), command())
+    print(text)
+    summary, failed = launch.outcome(cells)
+    if not done:
+        raise Interrupted(f"Stopped: {summary}; the same command continues from there.")
+    print(f"{summary}; written: {', '.join(files)}.")
+    if failed:
+        sys.exit(1)
+
+
+def plan(
+    config: ml_collections.ConfigDict,
+    points: Sequence[grid.Point],
+    workdir: pathlib.Path,
+    split: bool = False,
+) -> list[tuple[grid.Point, list[Cell]]]:
+    """Every point with its checked runs."""
+    planned = []
+    for point in points:
+        whole = fit_phases(grid.configure(config, point))
+        whole.figures = whole.tensorboard = False
+        check(whole)
+        cells = []
+        for part in split_by_seed(whole) if split else [whole]:
+            run = tables.Run(part, ())
+            cells.append(Cell(run, whole, workdir / "cells" / run.name, whole if split else None))
+        planned.append((point, cells))
+    return planned
+
+
+def swept(
+    config: ml_collections.ConfigDict, text: str, names: str | None, random: int = 0
+) -> tuple[dict[str, grid.Axis], list[str]]:
+    """The swept fields without the method, and the methods.
+
+    Args:
+        config: the configuration, for its method.
+        text: the grid.
+        names: methods separated by commas, ``all``, or None.
+        random: the number of random points.
+    """
+    axes = grid.parse(text)
+    listed: Any = axes.pop("method", None)
+    if listed is not None and names is not None:
+        raise ValueError(f"methods={names!r} is incompatible with method= in the grid.")
+    if names is not None:
+        listed = tuple(name.strip() for name in names.split(",") if name.strip())
+        if not listed:
+            raise ValueError("methods='' names no method; give names separated by commas, or all.")
+        if listed == ("all",):
+            listed = tuple(sorted(methods.REGISTRY))
+    if not axes and (listed is None or random):
+        raise ValueError(
+            f"grid={text!r} sweeps no field; give --grid='client_lr=0.01,0.1', or methods alone as "
+            "in --methods=fedavg,fedlc."
+        )
+    return axes, list(listed) if listed else [config.method]
+
+
+def command() -> str:
+    """This command, without what belongs to this machine."""
+    words = [
+        word
+        for word in sys.argv[1:]
+        if word.removeprefix("--").partition("=")[0] not in _OF_THE_MACHINE
+    ]
+    return shlex.join(["python", "-m", "experiments.sweep", *words, "--workdir=DIR"])
+
+
+if __name__ == "__main__":
+    app.run(main)
