@@ -14,7 +14,7 @@ from absl import app, flags, logging
 
 import configs
 from fedjax_skew.config import default_config
-from fedjax_skew.errors import MissingExtra, unknown
+from fedjax_skew.errors import MissingExtra, NotPrepared, unknown
 from fedjax_skew.runs import rundir
 from fedjax_skew.runs.train import Diverged, Interrupted
 
@@ -108,6 +108,9 @@ def ending(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, OSError) and error.filename:
         text = f"{str(error.filename)!r} cannot be used ({error.strerror}); name another."
         return text, EXIT_BAD_INPUT
+    if isinstance(error, NotPrepared):
+        command = f"python -m experiments.prepare_data {error.flags}"
+        return f"{error} The command is: {command}", EXIT_BAD_INPUT
     if isinstance(error, (ValueError, MissingExtra)):
         return str(error), EXIT_BAD_INPUT
     return None

@@ -10,6 +10,18 @@ class MissingExtra(ImportError):
     """A package that one of the project's extras installs is not there."""
 
 
+class NotPrepared(ValueError):
+    """The files of a dataset are missing or damaged.
+
+    Attributes:
+        flags: the flags with which the ``prepare_data`` binary prepares them.
+    """
+
+    def __init__(self, message: str, flags: str = "") -> None:
+        super().__init__(message)
+        self.flags = flags
+
+
 def import_extra(module: str, extra: str) -> ModuleType:
     """Imports a module of an optional requirement.
 

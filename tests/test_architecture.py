@@ -1,11 +1,14 @@
 """The rooms of the package and the direction of their imports."""
 
 import ast
+import inspect
 import pathlib
 import subprocess
 import sys
 
 import pytest
+
+import fedjax_skew
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "fedjax_skew"
@@ -79,3 +82,27 @@ def test_files_are_read_without_executing_anything():
                 assert called not in ("eval", "exec"), path
                 objects = [k.value for k in node.keywords if k.arg == "allow_pickle"]
                 assert all(ast.unparse(value) == "False" for value in objects), path
+
+
+def test_the_public_api_is_what_dir_lists():
+    assert dir(fedjax_skew) == fedjax_skew.__all__
+    for name in dir(fedjax_skew):
+        value = getattr(fedjax_skew, name)
+        assert inspect.getdoc(value), name
+        assert f"``{name}``" in fedjax_skew.__doc__
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = fedjax_skew.no_such
+
+
+def test_type_checkers_see_the_public_api():
+    block = next(
+        node
+        for node in ast.parse(pathlib.Path(fedjax_skew.__file__).read_text()).body
+        if isinstance(node, ast.If)
+    )
+    seen = {}
+    for node in block.body:
+        for alias in node.names:
+            seen[alias.asname] = f"{node.module}.{alias.name}"
+    places = {name: f"fedjax_skew.{place}" for name, place in fedjax_skew._PLACES.items()}
+    assert seen == places

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedjax_skew import errors
 from fedjax_skew.checks import whole
 from fedjax_skew.data import cache, images, tfds_source
 from fedjax_skew.data.arrays import channel_statistics
@@ -40,10 +41,10 @@ def locate(
     for candidate in tried:
         if candidate.is_dir() and fits(candidate):
             return candidate
-    raise ValueError(
+    raise errors.NotPrepared(
         f"dataset.name={name!r} was not found: looked for {needed} in {root}, in its folders "
-        f"{', '.join(folders)} and in {root / 'downloads' / 'manual'}; put it there, then run: "
-        f"python -m experiments.prepare_data --dataset={name} --manual_dir={root}"
+        f"{', '.join(folders)} and in {root / 'downloads' / 'manual'}; put it there.",
+        f"--dataset={name} --manual_dir={root}",
     )
 
 

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import tqdm
-from PIL import Image
+
+from fedjax_skew.errors import import_extra
 
 _BLOCK = 256
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -32,6 +33,7 @@ def decode(
     Raises:
         ValueError: the data is not an image Pillow can read.
     """
+    Image = import_extra("PIL.Image", "data")
     try:
         stream = io.BytesIO(data) if isinstance(data, bytes) else data
         with Image.open(stream, formats=("PNG", "JPEG")) as image:
@@ -48,9 +50,9 @@ def decode(
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
-def progress(title: str, total: int) -> tqdm.tqdm:
+def progress(title: str, total: int) -> Any:
     """A progress bar on stderr that appears only if decoding takes more than two seconds."""
-    return tqdm.tqdm(
+    return import_extra("tqdm", "data").tqdm(
         total=total,
         desc=f"Decoding {title}",
         unit=" images",

@@ -217,15 +217,9 @@ def check_minimum(pool: Pool, min_size: int) -> None:
 
 
 def _read_counts(pool: Pool, path: str) -> np.ndarray:
-    """Reads the matrix; values may be separated by commas or blanks, ``#`` starts a comment.
-
-    A file that came with the package, such as ``configs/fedvls/figure1.csv``, is found from
-    anywhere.
-    """
-    place = Path(path).expanduser()
-    installed = Path(__file__).parent.parent.parent / path
+    """Reads the matrix; values may be separated by commas or blanks, ``#`` starts a comment."""
     try:
-        text = (place if place.exists() or not installed.is_file() else installed).read_text()
+        text = Path(path).expanduser().read_text()
     except (OSError, ValueError) as error:
         raise ValueError(
             f"counts: path={path!r} cannot be read ({getattr(error, 'strerror', None) or error}); "

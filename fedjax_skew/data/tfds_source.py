@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from fedjax_skew import errors
 from fedjax_skew.checks import whole
 from fedjax_skew.data import cache, datasets, images
 from fedjax_skew.data.arrays import channel_statistics
@@ -85,22 +86,11 @@ def is_prepared(name: str, data_dir: str | os.PathLike[str]) -> bool:
     return bool(match and _versions(Path(data_dir).expanduser(), *match.groups()))
 
 
-def prepare_command(name: str, root: str | os.PathLike[str]) -> str:
-    """Returns the command that prepares a dataset."""
-    return f"python -m experiments.prepare_data --dataset={name} --data_dir={os.fspath(root)}"
-
-
 def import_tfds() -> Any:
     """Imports TFDS without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            import tensorflow_datasets
-        except ImportError as error:
-            raise ValueError(
-                f"tensorflow_datasets cannot be imported ({error}); pip install fedjax_skew."
-            ) from None
-    return tensorflow_datasets
+        return errors.import_extra("tensorflow_datasets", "data")
 
 
 def _versions(root: Path, dataset: str, config: str | None, version: str | None) -> list[Path]:
@@ -124,9 +114,10 @@ def _find(name: str, root: Path, dataset: str, config: str | None, version: str 
         )
     if not is_known(name):
         raise datasets.unknown(name)
-    raise ValueError(
+    raise errors.NotPrepared(
         f"dataset.name={name!r} is not prepared: no dataset_info.json was found in "
-        f"{base / (version or '<version>')}; make it with: {prepare_command(name, root)}"
+        f"{base / (version or '<version>')}; prepare it there with TFDS, as array_record.",
+        f"--dataset={name} --data_dir={root}",
     )
 
 
@@ -173,10 +164,10 @@ def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -
                 f"{name} ({split})", records, keys, image.shape, size
             )
         except NotImplementedError:
-            raise ValueError(
+            raise errors.NotPrepared(
                 f"dataset.name={name!r} in {folder} is stored as {info.file_format.value}, which "
-                "only TensorFlow reads; prepare it as array_record in another directory with: "
-                f"{prepare_command(name, '<another directory>')}"
+                "only TensorFlow reads; prepare it as array_record in another directory.",
+                f"--dataset={name} --data_dir=DIR",
             ) from None
         except Exception as error:  # The record reader raises RuntimeError, TFDS many kinds.
             raise _damaged(name, folder, root, error) from None
@@ -231,7 +222,8 @@ def _read_split(
 
 def _damaged(name: str, folder: Path, root: Path, error: Exception) -> ValueError:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return ValueError(
+    return errors.NotPrepared(
         f"dataset.name={name!r} in {folder} is damaged ({reason}); delete that directory and "
-        f"prepare it again with: {prepare_command(name, root)}"
+        "prepare it again.",
+        f"--dataset={name} --data_dir={root}",
     )

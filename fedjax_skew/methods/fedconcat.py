@@ -22,6 +22,7 @@ import optax
 
 from fedjax_skew import trees
 from fedjax_skew.checks import NumRounds, NumSteps, PositiveInt, validated
+from fedjax_skew.errors import import_extra
 from fedjax_skew.methods.base import (
     Client,
     Evaluation,
@@ -114,8 +115,7 @@ def cluster_clients(class_counts: np.ndarray, num_clusters: int, seed: int) -> n
 
     If fewer histograms than clusters differ, the last clusters stay empty.
     """
-    from sklearn.cluster import KMeans
-
+    cluster = import_extra("sklearn.cluster", "methods")
     num_clients = class_counts.shape[0]
     if num_clusters > num_clients:
         raise ValueError(
@@ -124,7 +124,7 @@ def cluster_clients(class_counts: np.ndarray, num_clusters: int, seed: int) -> n
         )
     histograms = class_counts / np.maximum(class_counts.sum(-1, keepdims=True), 1)
     different = len(np.unique(histograms, axis=0))
-    means = KMeans(min(num_clusters, different), n_init=10, random_state=seed)
+    means = cluster.KMeans(min(num_clusters, different), n_init=10, random_state=seed)
     return means.fit_predict(histograms).astype(np.int32)
 
 

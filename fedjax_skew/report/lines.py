@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedjax_skew.errors import import_extra
 from fedjax_skew.report import style
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ def tsne(features: Array, *, seed: int = 0, perplexity: float = 30.0) -> np.ndar
     Returns:
         Points ``[N, 2]``.
     """
-    import threadpoolctl
-    from sklearn import manifold
+    threadpoolctl = import_extra("threadpoolctl", "report")
+    manifold = import_extra("sklearn.manifold", "report")
 
     features = np.asarray(features, np.float32)
     perplexity = min(perplexity, max((len(features) - 1) / 3, 1.0))

@@ -13,10 +13,12 @@ from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
 from fedjax_skew.engine.mesh import process_max
+from fedjax_skew.errors import import_extra
 from fedjax_skew.runs.rundir import write_json
+
+ocp = import_extra("orbax.checkpoint", "runs")
 
 FORMAT = 1
 _CHUNK_BYTES = 64 * 2**20

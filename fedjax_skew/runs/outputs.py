@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedjax_skew.errors import import_extra
 from fedjax_skew.runs import rundir
 
 MOST_COUNTS = 1_000_000  # classes times clients that are still written to partition.csv
@@ -29,7 +30,7 @@ def write_partition(workdir: pathlib.Path, class_counts: np.ndarray, figure: boo
 @contextlib.contextmanager
 def tensorboard(workdir: pathlib.Path, first: int) -> Iterator[Callable[[dict[str, Any]], None]]:
     """A function that writes a line of metrics; events after round ``first`` are forgotten."""
-    import tensorboardX
+    tensorboardX = import_extra("tensorboardX", "runs")
 
     directory = str(workdir / "tensorboard")
     with tensorboardX.SummaryWriter(directory, purge_step=first + 1) as writer:

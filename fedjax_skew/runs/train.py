@@ -12,13 +12,13 @@ import flax.linen as nn
 import jax
 import ml_collections
 import numpy as np
-import tqdm
 
 from fedjax_skew.config import HOST_FIELDS, flatten, used_hparams
 from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.engine.mesh import process_max, raise_together
 from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.engine.round import State
+from fedjax_skew.errors import import_extra
 from fedjax_skew.methods import Method
 from fedjax_skew.metrics import classification, skew
 from fedjax_skew.report import summary
@@ -150,7 +150,7 @@ class _Run:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._signals())
             self.bar = stack.enter_context(
-                tqdm.tqdm(
+                import_extra("tqdm", "runs").tqdm(
                     total=self.config.rounds,
                     initial=first,
                     disable=not self.progress or jax.process_index() != 0,

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from experiments import app
 from fedjax_skew.data import datasets
 from fedjax_skew.data.catalog import REGISTRY
+from fedjax_skew.errors import NotPrepared
 
 
 def picture(path, value, size=(64, 64), mode="RGB"):
@@ -50,7 +52,7 @@ def test_tiny_imagenet_uses_the_validation_set_as_test_set(tmp_path, load):
 
 def test_tiny_imagenet_problems_are_named(tmp_path, load):
     root = tmp_path / "tiny-imagenet-200"
-    with pytest.raises(ValueError, match="prepare_data --dataset=tiny_imagenet --manual_dir="):
+    with pytest.raises(NotPrepared, match="tiny_imagenet"):
         load("tiny_imagenet")
     make_tiny_imagenet(root)
     (root / "train/n01/images/n01_0.JPEG").write_bytes(b"no image")
@@ -162,9 +164,8 @@ def test_imagenet_subset_needs_twelve_classes_or_their_names(tmp_path, load):
 
 @pytest.mark.parametrize("name", [i.name for i in REGISTRY.values() if i.source == "layout"])
 def test_missing_layouts_say_what_where_and_how(tmp_path, load, name):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(NotPrepared) as caught:
         load(name)
-    text = str(caught.value)
-    assert str(tmp_path) in text
-    assert f"python -m experiments.prepare_data --dataset={name}" in text
-    assert "\n" not in text
+    text, command = app.ending(caught.value)[0], "python -m experiments.prepare_data"
+    assert str(tmp_path) in text and "\n" not in text
+    assert f"{command} --dataset={name} --manual_dir={tmp_path}" in text
