@@ -28,39 +28,52 @@ What holds for every kernel, for every form and every option:
 - Wrong shapes, dtypes and Python numbers raise a ``ValueError`` that names the argument, when the
   call is traced.
 
-================================  =============================  ==================
-kernel                            paper                          equation
-================================  =============================  ==================
-``fedlc``                         FedLC                          7
-``logit_wasserstein``             FedLC-LT                       1
-``synthetic_logits``              FedLC-LT                       2
-``local_logit_calibration``       FedLC-LT                       3
-``class_importance_weights``      FedLC-LT                       4
-``ensemble_logits``               FedLC-LT                       5, 6
-``class_query``                   FedLC-LT                       7
-``normalized_distillation``       FedLC-LT                       8
-``balanced_softmax``              FedVLS, logit adjustment       2
-``vacant_class_distillation``     FedVLS                         3
-``logit_suppression``             FedVLS                         4, 5
-``adaptive_logit``                FedLF                          3-5
-``class_center``                  FedLF                          8, 9
-``feature_decorrelation``         FedLF                          10-12
-``unbalanced_softmax``            FedGR                          3, 4
-``gravitation``                   FedGR                          9
+=================================  =============================  ==================
+kernel                             paper                          equation
+=================================  =============================  ==================
+``fedlc``                          FedLC                          7
+``logit_wasserstein``              FedLC-LT                       1
+``synthetic_logits``               FedLC-LT                       2
+``local_logit_calibration``        FedLC-LT                       3
+``class_importance_weights``       FedLC-LT                       4
+``ensemble_logits``                FedLC-LT                       5, 6
+``class_query``                    FedLC-LT                       7
+``normalized_distillation``        FedLC-LT                       8
+``balanced_softmax``               FedVLS, logit adjustment       2
+``vacant_class_distillation``      FedVLS                         3
+``logit_suppression``              FedVLS                         4, 5
+``adaptive_logit``                 FedLF                          3-5
+``class_center``                   FedLF                          8, 9
+``feature_decorrelation``          FedLF                          10-12
+``unbalanced_softmax``             FedGR                          3, 4
+``gravitation``                    FedGR                          9
 ``cross_entropy``
-``restricted_softmax``            FedRS
-``focal``                         focal loss
-``calfat``                        CalFAT                         published code
-``not_true_distillation``         FedNTD
-``label_masking_distillation``    FedLMD, FedLMD-Tf
-``distillation``                  FedDF, FedBE, FEDIC
-``model_contrastive``             MOON
-``intra_class_decorrelation``     FedMR                          intra-class term
-``dimensional_decorrelation``     FedDecorr
-================================  =============================  ==================
+``restricted_softmax``             FedRS
+``focal``                          focal loss
+``calfat``                         CalFAT                         published code
+``not_true_distillation``          FedNTD
+``label_masking_distillation``     FedLMD, FedLMD-Tf
+``distillation``                   FedDF, FedBE, FEDIC
+``model_contrastive``              MOON
+``intra_class_decorrelation``      FedMR                          intra-class term
+``dimensional_decorrelation``      FedDecorr
+``simplex_etf``                    FedETF, FedGELA, FedLoGe
+``cosine_logits``                  FedETF, FedNH, FedGELA
+``prototype_distance``             FedProto
+``supervised_contrastive``         FedRCL                         first term
+``divergence_penalty``             FedRCL                         second term
+``classifier_variance``            FedUV                          variance
+``feature_uniformity``             FedUV                          uniformity
+``weighted_binary_cross_entropy``  Fed-GraB
+``prediction_entropy``             BalanceFL                      smooth term
+=================================  =============================  ==================
 """
 
-from fedjax_skew.losses._contrastive import model_contrastive
+from fedjax_skew.losses._contrastive import (
+    divergence_penalty,
+    model_contrastive,
+    supervised_contrastive,
+)
 from fedjax_skew.losses._decorrelation import (
     dimensional_decorrelation,
     feature_decorrelation,
@@ -71,6 +84,8 @@ from fedjax_skew.losses._distillation import (
     label_masking_distillation,
     not_true_distillation,
 )
+from fedjax_skew.losses._entropy import prediction_entropy
+from fedjax_skew.losses._etf import cosine_logits, simplex_etf
 from fedjax_skew.losses._fedgr import gravitation, unbalanced_softmax
 from fedjax_skew.losses._fedlc import fedlc
 from fedjax_skew.losses._fedlc_lt import (
@@ -85,7 +100,10 @@ from fedjax_skew.losses._fedlc_lt_server import (
     normalized_distillation,
 )
 from fedjax_skew.losses._fedlf import adaptive_logit, class_center
+from fedjax_skew.losses._feduv import classifier_variance, feature_uniformity
 from fedjax_skew.losses._fedvls import logit_suppression, vacant_class_distillation
+from fedjax_skew.losses._prototypes import prototype_distance
+from fedjax_skew.losses._sigmoid import weighted_binary_cross_entropy
 from fedjax_skew.losses._softmax import (
     balanced_softmax,
     calfat,
@@ -101,11 +119,15 @@ __all__ = [
     "class_center",
     "class_importance_weights",
     "class_query",
+    "classifier_variance",
+    "cosine_logits",
     "cross_entropy",
     "dimensional_decorrelation",
     "distillation",
+    "divergence_penalty",
     "ensemble_logits",
     "feature_decorrelation",
+    "feature_uniformity",
     "fedlc",
     "focal",
     "gravitation",
@@ -117,8 +139,13 @@ __all__ = [
     "model_contrastive",
     "normalized_distillation",
     "not_true_distillation",
+    "prediction_entropy",
+    "prototype_distance",
     "restricted_softmax",
+    "simplex_etf",
+    "supervised_contrastive",
     "synthetic_logits",
     "unbalanced_softmax",
     "vacant_class_distillation",
+    "weighted_binary_cross_entropy",
 ]

@@ -23,11 +23,15 @@ ARGUMENTS = {
     "class_center": "features labels (centers) present",
     "class_importance_weights": "(table) (synthetic) present",
     "class_query": "logits a b",
+    "classifier_variance": "logits",
+    "cosine_logits": "features columns",
     "cross_entropy": "logits labels",
     "dimensional_decorrelation": "features",
     "distillation": "logits (teacher)",
+    "divergence_penalty": "features labels",
     "ensemble_logits": "client_logits weights r norms",
     "feature_decorrelation": "features",
+    "feature_uniformity": "features",
     "fedlc": "logits labels counts",
     "focal": "logits labels",
     "gravitation": "heads held",
@@ -39,10 +43,15 @@ ARGUMENTS = {
     "model_contrastive": "features (near) (far)",
     "normalized_distillation": "logits teacher",
     "not_true_distillation": "logits labels (teacher)",
+    "prediction_entropy": "logits counts",
+    "prototype_distance": "features labels (centers) present",
     "restricted_softmax": "logits labels counts",
+    "simplex_etf": "(matrix)",
+    "supervised_contrastive": "features labels",
     "synthetic_logits": "means (distances)",
     "unbalanced_softmax": "logits labels counts",
     "vacant_class_distillation": "logits (teacher) counts",
+    "weighted_binary_cross_entropy": "logits labels a b",
 }
 
 # Static options that have no default, and optional arrays to try besides the defaults.
@@ -52,6 +61,7 @@ REQUIRED = {
 }
 EXTRA = {
     "balanced_softmax": [{"eps": 1e-9}],
+    "divergence_penalty": [{"threshold": -1.0}],
     "fedlc": [{"min_count": 1e-8}],
 }
 
@@ -197,6 +207,8 @@ def problem() -> Callable[..., dict[str, np.ndarray]]:
             "norms": np.linspace(1, 3, clients, dtype=np.float32),
             "a": normal(num_classes),
             "b": normal(num_classes),
+            "columns": normal(width, num_classes),
+            "matrix": normal(num_classes + 2, num_classes),
         }
 
     return build

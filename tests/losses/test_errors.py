@@ -104,6 +104,37 @@ CALLS = {
         "labels",
         lambda: losses.intra_class_decorrelation(X, Y[:2], num_classes=3),
     ),
+    "rank of a frame": ("matrix", lambda: losses.simplex_etf(X[0])),
+    "frame with too many classes": ("matrix", lambda: losses.simplex_etf(X.T)),
+    "frame of one class": ("matrix", lambda: losses.simplex_etf(X[:, :1])),
+    "columns of a head": ("weights", lambda: losses.cosine_logits(X, TABLE[:2])),
+    "width of prototypes": (
+        "prototypes",
+        lambda: losses.prototype_distance(X, Y, CENTERS[:, :2], HELD),
+    ),
+    "presence of prototypes": (
+        "present",
+        lambda: losses.prototype_distance(X, Y, CENTERS, HELD[:2]),
+    ),
+    "number of negatives": (
+        "num_negatives",
+        lambda: losses.supervised_contrastive(X, Y, num_negatives=0),
+    ),
+    "temperature of a penalty": (
+        "temperature",
+        lambda: losses.divergence_penalty(X, Y, temperature=-1.0),
+    ),
+    "rank of predictions": ("logits", lambda: losses.classifier_variance(X[0])),
+    "mask of pairs": ("where", lambda: losses.feature_uniformity(X, where=X > 0)),
+    "positive weights": (
+        "positive_weights",
+        lambda: losses.weighted_binary_cross_entropy(X, Y, np.ones(2), np.ones(3)),
+    ),
+    "negative weights": (
+        "negative_weights",
+        lambda: losses.weighted_binary_cross_entropy(X, Y, np.ones(3), np.ones((3, 1))),
+    ),
+    "counts of an entropy": ("class_counts", lambda: losses.prediction_entropy(X, N[:2])),
 }
 
 

@@ -107,14 +107,14 @@ def test_gravitation_gradient_moves_the_others_around_fixed_anchors(problem, dou
     ahead = gravitation(heads + step * direction, held, anchors=heads)
     behind = gravitation(heads - step * direction, held, anchors=heads)
     with double():
-        gradient = np.asarray(jax.grad(losses.gravitation)(heads, held))
+        gradient = np.asarray(jax.jit(jax.grad(losses.gravitation))(heads, held))
     np.testing.assert_allclose(np.vdot(gradient, direction), (ahead - behind) / (2 * step), 1e-6)
 
 
 def test_gravitation_skips_absent_rows(problem):
     p = problem()
     spoilt = np.where(p["held"][..., None], p["heads"], np.nan)
-    value, gradient = jax.value_and_grad(losses.gravitation)(spoilt, p["held"])
+    value, gradient = jax.jit(jax.value_and_grad(losses.gravitation))(spoilt, p["held"])
     np.testing.assert_array_equal(value, losses.gravitation(p["heads"], p["held"]))
     np.testing.assert_array_equal(np.asarray(gradient)[~p["held"]], 0)
 
@@ -128,7 +128,7 @@ def test_gravitation_of_one_class_is_zero(problem):
 
 def test_gravitation_does_not_overflow_for_long_rows(problem):
     p = problem(scale=300.0)
-    value, gradient = jax.value_and_grad(losses.gravitation)(p["heads"], p["held"])
+    value, gradient = jax.jit(jax.value_and_grad(losses.gravitation))(p["heads"], p["held"])
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 

@@ -70,8 +70,8 @@ def test_every_signature_follows_the_conventions(name):
             assert hints[p.name] in optional or typing.get_origin(hints[p.name]) is typing.Literal
         else:
             assert p.default is p.empty, p.name
-    maps_logits = ("class_query",)  # A row left out of a map has no value to take.
-    if arrays[0] in ("logits", "features") and name not in maps_logits:
+    maps = ("class_query", "cosine_logits")  # Their values are logits, which rows do not reduce.
+    if arrays[0] in ("logits", "features") and name not in maps:
         assert "where" in parameters
 
 
