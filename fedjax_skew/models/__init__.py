@@ -142,6 +142,18 @@ _MODELS: dict[str, _Spec] = {
         _glorot,
         label="pfl-research CNN",
     ),
+    "fedlc_cnn": _Spec(
+        "FedLC's CIFAR CNN: three 3x3 convolutions of 128, pooling after two (features 2048)",
+        Plain,
+        {"convs": ((128, True), (128, True), (128, False))},
+        label="FedLC CNN",
+    ),
+    "fedlc_mnist_cnn": _Spec(
+        "FedLC's MNIST CNN: 5x5 convolutions 16, 32 with normalisation, pooling (features 1568)",
+        Plain,
+        {"convs": ((16, True), (32, True)), "kernel_size": 5, "padding": "SAME", "norm": "batch"},
+        label="FedLC MNIST CNN",
+    ),
     "vgg9": _Spec(
         "VGG-9: six 3x3 convolutions 32 to 256, dense 512, 512 (features 512)",
         Plain,
@@ -215,7 +227,7 @@ def build(
         projection: if positive, Dense(D), ReLU, Dense(projection) between backbone and head.
         head_bias: whether the head has a bias.
         norm: ``"batch"``, ``"group"`` or ``"none"``. Networks published without normalisation
-            (all but the ResNets and MobileNetV2) ignore it.
+            (most of the plain CNNs) ignore it.
         conv_impl: ``"patches"``, ``"xla"``, or ``"auto"`` to choose by backend.
         dtype: type of the arithmetic, e.g. ``jnp.bfloat16``. Parameters, features and logits are
             float32 in any case.
@@ -236,7 +248,7 @@ def build(
         raise ValueError(f"projection={projection} must be 0 (none) or a positive size.")
     spec = _MODELS[name]
     options = dict(spec.options, conv_impl=conv_impl, dtype=dtype, remat=remat)
-    if spec.module is not Plain:
+    if spec.module is not Plain or "norm" in spec.options:
         options["norm"] = norm
     return Classifier(
         backbone=spec.module(**options),

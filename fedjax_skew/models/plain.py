@@ -1,6 +1,6 @@
 """Networks without residual connections: a stack of convolutions, then dense layers.
 
-None of them has normalisation layers, as in the papers they come from.
+Most of them have no normalisation layers, as in the papers they come from.
 """
 
 from typing import Any
@@ -9,36 +9,43 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models.layers import Conv, Padding, torch_uniform
+from fedjax_skew.models.layers import Conv, Padding, max_pool, torch_uniform
+from fedjax_skew.models.norm import Norm
 
 Array = jax.Array
 
 
 class ConvBlock(nn.Module):
-    """Convolution, maximum over 2x2 windows if ``pool``, ReLU."""
+    """Convolution, normalisation, maximum over 2x2 windows if ``pool``, ReLU."""
 
     features: int
     kernel_size: int
     pool: bool
     padding: Padding
+    norm: str
     impl: str
     dtype: Any
     kernel_init: Any
 
     @nn.compact
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Maps ``[B, H, W, C]`` to ``[B, H', W', features]``."""
+        plain = self.norm == "none"
         x = Conv(
             self.features,
             (self.kernel_size, self.kernel_size),
             padding=self.padding,
-            pool_relu=self.pool,
+            use_bias=plain,
+            pool_relu=self.pool and plain,
             impl=self.impl,
             dtype=self.dtype,
             kernel_init=self.kernel_init,
             name="conv",
         )(x)
-        return x if self.pool else nn.relu(x)
+        if self.pool and plain:
+            return x
+        x = Norm(self.norm, dtype=self.dtype, name="norm")(x, train, where)
+        return nn.relu(max_pool(x) if self.pool else x)
 
 
 class Plain(nn.Module):
@@ -52,6 +59,8 @@ class Plain(nn.Module):
         dense: widths of the dense layers.
         kernel_size: side of all convolution kernels.
         padding: padding of all convolutions.
+        norm: normalisation after each convolution, which then has no bias: ``"batch"``,
+            ``"group"`` or ``"none"``.
         conv_impl: implementation of the convolutions.
         dtype: type of the arithmetic.
         remat: recompute the inside of each convolution block in the backward pass.
@@ -63,6 +72,7 @@ class Plain(nn.Module):
     dense: tuple[int, ...] = ()
     kernel_size: int = 3
     padding: Padding = "VALID"
+    norm: str = "none"
     conv_impl: str = "auto"
     dtype: Any = jnp.float32
     remat: bool = False
@@ -71,19 +81,20 @@ class Plain(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
-        """Maps ``[B, ...]`` to features ``[B, D]``. ``train`` and ``where`` change nothing."""
-        block = nn.remat(ConvBlock) if self.remat else ConvBlock
+        """Maps ``[B, ...]`` to features ``[B, D]``; ``train`` and ``where`` as in :class:`Norm`."""
+        block = nn.remat(ConvBlock, static_argnums=(2,)) if self.remat else ConvBlock
         for n, (features, pool) in enumerate(self.convs):
             x = block(
                 features=features,
                 kernel_size=self.kernel_size,
                 pool=pool,
                 padding=self.padding,
+                norm=self.norm,
                 impl=self.conv_impl,
                 dtype=self.dtype,
                 kernel_init=self.conv_init,
                 name=f"block{n}",
-            )(x)
+            )(x, train, where)
         x = x.reshape(x.shape[0], -1)
         for n, width in enumerate(self.dense):
             layer = nn.Dense(width, dtype=self.dtype, kernel_init=self.dense_init, name=f"dense{n}")

@@ -15,6 +15,8 @@ KNOWN = {
     "simple_cnn": ((32, 32, 3), 62_006, 84),
     "tfcnn": ((32, 32, 3), 122_570, 64),
     "pfl_cnn": ((32, 32, 3), 1_626_442, 128),
+    "fedlc_cnn": ((32, 32, 3), 319_242, 2048),
+    "fedlc_mnist_cnn": ((28, 28, 1), 28_986, 1568),
     "vgg9": ((32, 32, 3), 3_491_530, 512),
     "resnet8_w16": ((32, 32, 3), 78_042, 64),
     "resnet8": ((32, 32, 3), 1_227_594, 256),
@@ -41,6 +43,7 @@ def _small(kind, **options):
     """Returns a short network of the given kind, with five classes."""
     backbone = {
         "plain": lambda: Plain(convs=((4, True), (4, False)), dense=(6,), **options),
+        "normalised": lambda: Plain(convs=((4, True),), norm="batch", **options),
         "residual": lambda: ResNet(widths=(4, 8), blocks=1, **options),
         "mobile": lambda: MobileNetV2(stages=((1, 4, 1, 1), (2, 6, 2, 2)), **options),
     }[kind]()
@@ -142,7 +145,13 @@ def test_stacked_models_equal_a_loop_over_models(kind):
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("plain", {}), ("residual", {}), ("residual", {"norm": "group"}), ("mobile", {})],
+    [
+        ("plain", {}),
+        ("normalised", {}),
+        ("residual", {}),
+        ("residual", {"norm": "group"}),
+        ("mobile", {}),
+    ],
 )
 def test_padded_rows_change_nothing(kind, options):
     model, variables, x = _setup(kind, 6, **options)
