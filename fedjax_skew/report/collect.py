@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedjax_skew.metrics import curves
-from fedjax_skew.report import names, reference, render, result_table
+from fedjax_skew.report import names, reference, render
 from fedjax_skew.report.reference import Header, Row
 from fedjax_skew.report.result_table import Cell, Table
 from fedjax_skew.report.store import Record
@@ -81,42 +81,31 @@ def table(
         footnotes: sentences to add to the known inconsistencies of the paper.
     """
     found = cells(entries, measured)
-    printed = {(row.row, row.column) for row in reference.load(name)}
-    made = result_table.paper_table(
-        name,
-        {key: cell for key, cell in found.items() if key in printed},
-        reported=reported,
-        row_marks=row_marks,
-        scaled=scaled,
-        footnotes=footnotes,
-    )
+    printed = {(row.row, row.column): row for row in reference.load(name)}
     pool = {r.column for e in entries for r in e.rows if measured(r)[0] == "train_accuracy"}
-    made = dataclasses.replace(
-        made,
-        columns=tuple(
-            c._replace(label=f"{c.label} (training pool)") if c.key in pool else c
-            for c in made.columns
-        ),
-    )
-    own = {key: cell for key, cell in found.items() if key not in printed}
-    if not own:
-        return made
-    rows = tuple(h for h in reference.row_headers(name) if any(key[0] == h.key for key in found))
-    added = dict.fromkeys(column for _, column in own)
-    columns = tuple(
-        Header(
-            key,
-            "",
-            f"{names.dataset(key)} ({'training pool, ' if key in pool else ''}not in the paper)",
-        )
-        for key in added
-    )
-    return dataclasses.replace(
-        made,
+    shown = {row for row, _ in found}, {column for _, column in found}
+    rows = tuple(row for row in reference.row_headers(name) if row.key in shown[0])
+    columns = [
+        c._replace(label=f"{c.label} (training pool)") if c.key in pool else c
+        for c in reference.column_headers(name)
+        if c.key in shown[1]
+    ]
+    known = {column.key for column in columns}
+    for key in dict.fromkeys(column for _, column in found if column not in known):
+        words = f"{'training pool, ' if key in pool else ''}not in the paper"
+        columns.append(Header(key, "", f"{names.dataset(key)} ({words})"))
+    every = ((row.key, column.key) for row in rows for column in columns)
+    return Table(
+        title=reference.title(name),
         rows=rows,
-        columns=(*made.columns, *columns),
-        cells={**made.cells, **own},
+        columns=tuple(columns),
+        cells={key: beside(found.get(key, Cell()), printed.get(key)) for key in every},
+        caption=reference.caption(name),
+        reported=reported,
+        paper_reported=reference.reported(name),
         row_marks=row_marks or {},
+        scaled=scaled,
+        footnotes=(*footnotes, *reference.footnotes(name)),
     )
 
 

@@ -70,6 +70,11 @@ class Header(NamedTuple):
     higher_is_better: bool = True
     decimals: int = 2
 
+    @property
+    def text(self) -> str:
+        """The label, or the key if there is none."""
+        return self.label or self.key
+
 
 def table_names() -> tuple[str, ...]:
     """All tables, ``"<paper>/table<number>"``, in the order of the papers."""
@@ -128,11 +133,6 @@ def caption(table: str) -> str:
 def reported(table: str) -> str:
     """Which number the paper reports: ``last``, ``best``, ``mean_last_50``, ``unstated``..."""
     return _table(table).get("reported", _paper(table)["reported"])
-
-
-def seeds(table: str) -> int | None:
-    """How many runs the paper says it averages, or None."""
-    return _paper(table)["seeds"]
 
 
 def footnotes(table: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import io
 import itertools
 import re
 
-from fedjax_skew.report import result_table, wording
+from fedjax_skew.report import result_table
 from fedjax_skew.report.result_table import Table
 
 _MARKDOWN = re.compile(r"([\\`*_|<>\[\]#~$])")
@@ -40,6 +40,20 @@ _LATEX = {
 }
 
 
+class _Notes:
+    """Numbers sentences in order of first use; the same sentence keeps its number."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def numbers(self, texts: tuple[str, ...]) -> str:
+        """The numbers of some sentences, ``"1,3"``, new ones being added; empty for none."""
+        for text in texts:
+            if text not in self.texts:
+                self.texts.append(text)
+        return ",".join(str(i) for i, text in enumerate(self.texts, 1) if text in texts)
+
+
 def escape_markdown(text: str) -> str:
     """Text that shows as it is, on one line, also inside a table cell."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
@@ -52,34 +66,36 @@ def escape_latex(text: str) -> str:
 
 def to_markdown(table: Table) -> str:
     """GitHub-flavoured markdown: heading, table, and notes below it."""
-    notes = wording.Notes()
+    notes = _Notes()
 
     def marked(text: str, remarks: tuple[str, ...]) -> str:
         numbers = notes.numbers(remarks)
         return f"{text} [{numbers}]" if numbers else text
 
-    heads = [escape_markdown(f"{c.group} {wording.header(c)}".strip()) for c in table.columns]
+    heads = [escape_markdown(f"{c.group} {c.text}".strip()) for c in table.columns]
     lines = [f"### {escape_markdown(table.title)}", ""]
     if table.caption:
         lines += [escape_markdown(table.caption), ""]
     lines += [_pipe(["Method", *heads]), _pipe([":--", *["--:"] * len(heads)])]
     places = {column.key: result_table.places(table, column) for column in table.columns}
     for row in table.rows:
-        method = escape_markdown(wording.header(row))
+        method = escape_markdown(row.text)
         entries = [marked(method, table.row_marks.get(row.key, ()))]
         for column in table.columns:
             cell = table.cell(row, column)
             place = places[column.key].get(row.key)
-            mean = wording.mean(cell, column)
+            mean = result_table.mean_text(cell, column)
             mean = f"**{mean}**" if place == 1 else f"<u>{mean}</u>" if place == 2 else mean
-            measured = f"{mean} {wording.spread(cell, column, table)}".strip()
-            paper = ", ".join(filter(None, wording.paper(cell, column)))
-            text = marked(measured, wording.remarks(cell))
+            measured = f"{mean} {result_table.spread_text(cell, column, table)}".strip()
+            paper = ", ".join(filter(None, result_table.paper_text(cell, column)))
+            text = marked(measured, cell.remarks)
             entries.append(f"{text} ({paper})" if paper else text)
         lines.append(_pipe(entries))
-    if wording.has_paper(table):
-        lines.append(_pipe(["Spearman", *(wording.agreement(table, c) for c in table.columns)]))
-    lines += ["", *map(escape_markdown, wording.legend(table, "In brackets"))]
+    if table.has_paper:
+        lines.append(
+            _pipe(["Spearman", *(result_table.agreement_text(table, c) for c in table.columns)])
+        )
+    lines += ["", *map(escape_markdown, result_table.legend(table, "In brackets"))]
     if notes.texts:
         lines += ["", *(f"{i}. {escape_markdown(t)}" for i, t in enumerate(notes.texts, 1))]
     if table.scaled:
@@ -125,23 +141,19 @@ def to_csv(table: Table) -> str:
     return buffer.getvalue()
 
 
-def to_latex(table: Table, *, label: str = "") -> str:
+def to_latex(table: Table) -> str:
     r"""A ``table`` environment; needs the package ``booktabs`` only.
 
     Every method takes two lines, ours and the paper's with the gap, so that wide tables stay
-    as narrow as the papers' own.
-
-    Args:
-        table: the table.
-        label: for ``\ref``; by default made from the title.
+    as narrow as the papers' own. The label for ``\ref`` is made from the title.
     """
-    notes = wording.Notes()
+    notes = _Notes()
 
     def marked(text: str, remarks: tuple[str, ...]) -> str:
         numbers = notes.numbers(remarks)
         return f"{text}$^{{{numbers}}}$" if numbers else text
 
-    label = label or "tab:" + re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
+    label = "tab:" + re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
     lines = [
         r"\begin{table}[t]",
         r"\centering",
@@ -155,27 +167,27 @@ def to_latex(table: Table, *, label: str = "") -> str:
     ]
     places = {column.key: result_table.places(table, column) for column in table.columns}
     for row in table.rows:
-        method = escape_latex(wording.header(row))
+        method = escape_latex(row.text)
         ours = [marked(method, table.row_marks.get(row.key, ()))]
         papers = [r"\quad\footnotesize paper (gap)"]
         for column in table.columns:
             cell = table.cell(row, column)
             place = places[column.key].get(row.key)
-            mean = _latex_number(wording.mean(cell, column))
+            mean = _latex_number(result_table.mean_text(cell, column))
             mean = rf"\textbf{{{mean}}}" if place == 1 else mean
             mean = rf"\underline{{{mean}}}" if place == 2 else mean
-            spread = escape_latex(wording.spread(cell, column, table))
-            ours.append(marked(f"{mean} {spread}".strip(), wording.remarks(cell)))
-            printed, gap = wording.paper(cell, column)
+            spread = escape_latex(result_table.spread_text(cell, column, table))
+            ours.append(marked(f"{mean} {spread}".strip(), cell.remarks))
+            printed, gap = result_table.paper_text(cell, column)
             gap = f" ({_latex_number(gap)})" if gap else ""
             papers.append(rf"\footnotesize {printed}{gap}" if printed else "")
         lines.append(_ampersand(ours))
         if any(papers[1:]):
             lines.append(_ampersand(papers))
-    if wording.has_paper(table):
-        entries = [_latex_number(wording.agreement(table, c)) for c in table.columns]
+    if table.has_paper:
+        entries = [_latex_number(result_table.agreement_text(table, c)) for c in table.columns]
         lines += [r"\midrule", _ampersand(["Spearman", *entries])]
-    below = [escape_latex(sentence) for sentence in wording.legend(table, "Second lines")]
+    below = [escape_latex(sentence) for sentence in result_table.legend(table, "Second lines")]
     below += [rf"$^{{{i}}}$ {escape_latex(t)}" for i, t in enumerate(notes.texts, 1)]
     below += [escape_latex(f"Smaller than in the paper: {text}") for text in table.scaled]
     below += [escape_latex(text) for text in table.footnotes]
@@ -218,5 +230,5 @@ def _latex_head(table: Table) -> list[str]:
                 rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
             start += width
         lines += [_ampersand(groups), " ".join(rules)]
-    lines.append(_ampersand(["Method", *(escape_latex(wording.header(c)) for c in table.columns)]))
+    lines.append(_ampersand(["Method", *(escape_latex(c.text) for c in table.columns)]))
     return lines

@@ -1,7 +1,8 @@
 """A table of results: methods by settings, measured beside printed.
 
-The model here knows numbers only; ``render`` turns it into markdown, CSV and LaTeX. Numbers are in
-the units of the paper, which for accuracies means percent.
+``collect`` makes tables from runs, ``render`` turns them into markdown, CSV and LaTeX; the words
+that all renderings share are here. Numbers are in the units of the paper, which for accuracies
+means percent.
 """
 
 import dataclasses
@@ -11,8 +12,10 @@ from typing import NamedTuple
 
 from fedjax_skew import errors
 from fedjax_skew.metrics import curves
-from fedjax_skew.report import reference
+from fedjax_skew.report import names
 from fedjax_skew.report.reference import Header
+
+NOT_RUN = "--"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,11 @@ class Cell:
     def gap(self) -> float | None:
         """Measured minus printed, or None if either is missing."""
         return None if self.mean is None or self.paper is None else self.mean - self.paper
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that belong to the cell, its failure first."""
+        return (*([f"Failed: {self.failure}"] if self.failure else []), *self.notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +101,11 @@ class Table:
         """The cell, empty if it was never run."""
         return self.cells.get((row.key, column.key), Cell())
 
+    @property
+    def has_paper(self) -> bool:
+        """Whether any cell has a paper's number beside it."""
+        return any(cell.paper is not None for cell in self.cells.values())
+
 
 class Agreement(NamedTuple):
     """How far the order of methods agrees with the paper's in one column.
@@ -104,57 +117,6 @@ class Agreement(NamedTuple):
 
     spearman: float | None
     methods: int
-
-
-def paper_table(
-    name: str,
-    measured: Mapping[tuple[str, str], Cell],
-    *,
-    reported: str | None = None,
-    only_measured: bool = True,
-    row_marks: Mapping[str, tuple[str, ...]] | None = None,
-    scaled: tuple[str, ...] = (),
-    footnotes: tuple[str, ...] = (),
-) -> Table:
-    """Puts measured cells beside a paper's table.
-
-    Args:
-        name: one of ``reference.table_names()``.
-        measured: cells by ``(Row.row, Row.column)`` of ``reference.load(name)``; the paper's
-            numbers are filled in here.
-        reported: what the measured numbers are; by default what the paper reports.
-        only_measured: leave out rows and columns in which nothing was run.
-        row_marks: sentences about whole rows, by row key; rows left out are ignored.
-        scaled: what was made smaller than in the paper.
-        footnotes: sentences to add to the known inconsistencies of the paper.
-    """
-    cells = {
-        (row.row, row.column): dataclasses.replace(
-            measured.get((row.row, row.column), Cell()), paper=row.value, paper_std=row.std
-        )
-        for row in reference.load(name)
-    }
-    for key in measured:
-        if key not in cells:
-            raise errors.unknown("cell", " / ".join(key), (" / ".join(known) for known in cells))
-    rows, columns = reference.row_headers(name), reference.column_headers(name)
-    if only_measured:
-        rows = tuple(r for r in rows if any(key[0] == r.key for key in measured))
-        columns = tuple(c for c in columns if any(key[1] == c.key for key in measured))
-    kept = {(r.key, c.key) for r in rows for c in columns}
-    row_keys = {r.key for r in rows}
-    return Table(
-        title=reference.title(name),
-        rows=rows,
-        columns=columns,
-        cells={key: cell for key, cell in cells.items() if key in kept},
-        caption=reference.caption(name),
-        reported=reported or reference.reported(name),
-        paper_reported=reference.reported(name),
-        row_marks={k: v for k, v in (row_marks or {}).items() if k in row_keys},
-        scaled=scaled,
-        footnotes=(*footnotes, *reference.footnotes(name)),
-    )
 
 
 def places(table: Table, column: Header) -> dict[str, int]:
@@ -190,3 +152,60 @@ def agreement(table: Table, column: Header) -> Agreement:
 def seed_counts(table: Table) -> tuple[int, ...]:
     """The different numbers of seeds behind the measured cells, sorted."""
     return tuple(sorted({len(cell.values) for cell in table.cells.values() if cell.values}))
+
+
+def mean_text(cell: Cell, column: Header) -> str:
+    """The measured mean, or that there is none."""
+    if cell.mean is None:
+        return "failed" if cell.failure else NOT_RUN
+    return f"{cell.mean:.{column.decimals}f}"
+
+
+def spread_text(cell: Cell, column: Header, table: Table) -> str:
+    """Standard deviation, and the number of seeds where it is not the usual one."""
+    words = [] if cell.std is None else [f"± {cell.std:.{column.decimals}f}"]
+    if cell.values and len(cell.values) != seed_counts(table)[-1]:
+        words.append(f"n={len(cell.values)}")
+    return " ".join(words)
+
+
+def paper_text(cell: Cell, column: Header) -> tuple[str, str]:
+    """The paper's number and the signed gap to it, each empty if there is none."""
+    if cell.paper is None:
+        return "", ""
+    printed = f"{cell.paper:.{column.decimals}f}"
+    if cell.gap is None:
+        return printed, ""
+    # Adding zero after rounding keeps a gap of -0.001 from showing as a negative zero.
+    return printed, f"{round(cell.gap, column.decimals) + 0.0:+.{column.decimals}f}"
+
+
+def agreement_text(table: Table, column: Header) -> str:
+    """Rank agreement of a column with the paper."""
+    spearman, methods = agreement(table, column)
+    return NOT_RUN if spearman is None else f"{spearman:.2f} (n={methods})"
+
+
+def legend(table: Table, paper_place: str) -> list[str]:
+    """How to read the table.
+
+    Args:
+        table: the table.
+        paper_place: where the rendering puts the paper's numbers, ``"In brackets"``.
+    """
+    counts = seed_counts(table)
+    fewer = ", or over all of fewer" if table.reported == "mean_last_50" else ""
+    sentences = [f"Measured: {names.reported(table.reported)}{fewer}."]
+    if counts:
+        seeds = "1 seed" if counts[-1] == 1 else f"{counts[-1]} seeds"
+        std = "" if counts[-1] == 1 else "; mean ± standard deviation (divisor n - 1)"
+        others = "; cells with fewer say n" if len(counts) > 1 else ""
+        sentences.append(f"Over {seeds}{std}{others}.")
+    if table.has_paper:
+        if table.paper_reported:
+            sentences.append(f"Paper: {names.reported(table.paper_reported)}.")
+        sentences.append(f"{paper_place}: the paper's number and measured minus paper.")
+        sentences.append("Spearman: agreement of the order of the n methods with the paper's.")
+    if any(places(table, column) for column in table.columns):
+        sentences.append("Bold: best measured mean of a column; underlined: second best.")
+    return sentences

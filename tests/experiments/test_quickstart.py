@@ -18,7 +18,7 @@ def test_the_table_has_the_papers_numbers_and_says_what_is_smaller(tmp_path):
     text = render.to_markdown(quickstart.table(chosen))
     assert "| FedAvg | 70.00 ± 10.00 (63.11, +6.89) |" in text
     assert "| FedLC | -- (75.46) |" in text
-    assert "| logit\\_adjust | -- |" in text
+    assert "| Logit adjustment | -- |" in text
     assert "rounds: 50 instead of 300." in text
     assert "seeds: 3 instead of 5." in text
     assert "min\\_count" in text

@@ -9,6 +9,7 @@ import pytest
 from fedjax_skew.report import reference, render, result_table
 from fedjax_skew.report.reference import Header
 from fedjax_skew.report.result_table import Cell, Table
+from tests.report.test_collect import measured_table
 
 
 @pytest.fixture
@@ -104,15 +105,11 @@ def test_latex_marks_best_and_second_and_escapes_text(table):
     assert r"\caption{My table. A \& B.}" in text
     assert r"\label{tab:my-table}" in text
     assert r"off by 5 \%." in text
-    assert r"\label{tab:x}" in render.to_latex(table, label="tab:x")
 
 
 @pytest.mark.parametrize("name", reference.table_names())
 def test_latex_of_every_paper_table_is_well_formed(name):
-    measured = {
-        (row.row, row.column): Cell((row.value, row.value + 1)) for row in reference.load(name)
-    }
-    table = result_table.paper_table(name, measured)
+    table = measured_table(name, lambda row: (row.value, row.value + 1))
     text = render.to_latex(table)
     width = len(table.columns)
     assert rf"\begin{{tabular}}{{l{'c' * width}}}" in text
@@ -134,8 +131,7 @@ def test_latex_of_every_paper_table_is_well_formed(name):
 
 @pytest.mark.parametrize("name", reference.table_names())
 def test_measuring_the_papers_own_numbers_agrees_fully(name):
-    measured = {(row.row, row.column): Cell((row.value,)) for row in reference.load(name)}
-    table = result_table.paper_table(name, measured)
+    table = measured_table(name, lambda row: (row.value,))
     for column in table.columns:
         spearman, methods = result_table.agreement(table, column)
         assert methods == len(table.rows)

@@ -1,10 +1,10 @@
-"""The table model: what is computed from cells, and how measured cells meet a paper's."""
+"""The table model: what is computed from cells."""
 
 import math
 
 import pytest
 
-from fedjax_skew.report import reference, result_table
+from fedjax_skew.report import result_table
 from fedjax_skew.report.reference import Header
 from fedjax_skew.report.result_table import Cell, Table
 
@@ -49,29 +49,6 @@ def test_rank_agreement_uses_rows_with_both_numbers():
     assert result_table.agreement(alone, alone.columns[0]) == (None, 1)
 
 
-def test_measured_cells_get_the_papers_numbers_and_nothing_else_is_kept():
-    measured = {
-        ("fedavg", "synthetic synthetic(1,1)"): Cell((63.0, 64.0)),
-        ("fedlc", "synthetic synthetic(1,1)"): Cell((75.0, 76.0)),
-    }
-    table = result_table.paper_table("fedlc/table4", measured, row_marks={"fedopt": ("x",)})
-    assert [row.key for row in table.rows] == ["fedavg", "fedlc"]
-    assert len(table.columns) == 1
-    cell = table.cells["fedlc", "synthetic synthetic(1,1)"]
-    assert (cell.values, cell.paper, cell.paper_std) == ((75.0, 76.0), 75.46, 0.52)
-    assert table.reported == table.paper_reported == "last"
-    assert reference.footnotes("fedlc/table4")[0] in table.footnotes
-    assert result_table.seed_counts(table) == (2,)
-
-
-def test_whole_paper_table_can_be_kept():
-    table = result_table.paper_table("fedgr/table4", {}, only_measured=False)
-    assert (len(table.rows), len(table.columns)) == (8, 6)
-    assert result_table.seed_counts(table) == ()
-
-
-def test_unknown_cells_are_refused_with_a_suggestion():
-    with pytest.raises(ValueError, match=r"fedavg / head_acc"):
-        result_table.paper_table("fedlf/table4", {("fedavg", "head_ac"): Cell()})
+def test_an_unknown_row_is_refused():
     with pytest.raises(ValueError, match=r"row='z'"):
         Table("T", (Header("a"),), (Header("c"),), {("z", "c"): Cell()})
