@@ -28,12 +28,16 @@ class Cell:
     """One run of a table or figure.
 
     Attributes:
+        name: the table or figure.
+        scale: how the run differs from the paper's recipe, in the words of the command line.
         run: configuration and printed numbers, after scaling.
         full: the configuration of the paper's recipe.
         directory: of the run.
         whole: with the seeds in runs of their own, the configuration of all of them together.
     """
 
+    name: str
+    scale: str
     run: tables.Run
     full: ml_collections.ConfigDict
     directory: pathlib.Path
@@ -113,6 +117,7 @@ def plan(
     if name in figures.names():
         shrunk = scale_rules.scaled_figure
         only = only or (source.FIGURE.smoke if scale == "smoke" else "")
+    label = " ".join([scale, *sorted([*changes, *([f"rounds={rounds}"] if rounds else [])])])
     found = []
     for run in tables.select(source.runs(), tables.parse(only)):
         config = shrunk(run.config, scale, recipe(name).shrink)
@@ -128,8 +133,28 @@ def plan(
         for part in split_by_seed(config) if split_seeds else [config]:
             made = tables.Run(part, run.rows)
             directory = pathlib.Path(workdir) / "cells" / made.name
-            found.append(Cell(made, run.config, directory, config if split_seeds else None))
+            whole = config if split_seeds else None
+            found.append(Cell(name, label, made, run.config, directory, whole))
     return sorted(found, key=lambda cell: cell.config.seed) if split_seeds else found
+
+
+def scale_flags(scale: str) -> str:
+    """The flags that a cell's ``scale`` stands for."""
+    size, *changes = scale.split(" ")
+    words = [f"--scale={size}"]
+    for change in changes:
+        words.append(f"--{change}" if change.startswith("rounds=") else f"--set={change}")
+    return " ".join(words)
+
+
+def command(name: str, scale: str = "full") -> str:
+    """The command that makes a table or figure at a scale."""
+    kind = "figure" if name in figures.names() else "table"
+    flags = f"{scale_flags(scale)} " if scale != "full" else ""
+    return (
+        f"python -m experiments.reproduce --{kind}={name} {flags}"
+        f"--workdir=runs/{name.replace('/', '_')}"
+    )
 
 
 def split_by_seed(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:

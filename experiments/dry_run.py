@@ -5,16 +5,21 @@ from collections.abc import Sequence
 import jax
 
 from experiments import estimate, figures, flops
-from experiments.cells import Cell, scaled_sentences, title
+from experiments.cells import Cell, command, scaled_sentences, title
 from experiments.executor import config_from
 from fedjax_skew.report import reference
 from fedjax_skew.report.store import Record
 
 
 def describe(heading: str, cells: Sequence[Cell]) -> str:
-    """Every cell with its state and cost, and the sum of what is left to run."""
+    """Every cell with its state and cost, and the sum of what is left to run.
+
+    Args:
+        heading: what the cells belong to, ``"FedVLS Table 1"``.
+        cells: all of them.
+    """
     if not cells:
-        return f"{heading} shows partitions; nothing is trained for it."
+        return f"{heading}: nothing to train."
     records = [cell.record() for cell in cells]
     speeds = measured_speeds(records)
     costs = [estimate.cost(cell.config) for cell in cells]
@@ -83,7 +88,7 @@ def listing() -> str:
         mine = [pair for pair in everything if pair[0].startswith(f"{paper}/")]
         lines += ["", reference.source(mine[0][0])]
         for name, caption in mine:
-            lines += [f"  {title(name)}. {caption}", f"    {figures.command(name)}"]
+            lines += [f"  {title(name)}. {caption}", f"    {command(name)}"]
     return "\n".join(lines[1:])
 
 

@@ -24,7 +24,7 @@ from fedjax_skew.engine.mesh import replicate
 from fedjax_skew.engine.round import RoundSpec, State, run_round
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import Round, ServerResult, average
-from fedjax_skew.metrics import classification
+from fedjax_skew.metrics import classification, deviation
 from fedjax_skew.runs import checkpoint, rundir
 from fedjax_skew.simulation import problem
 from fedjax_skew.simulation.problem import Problem
@@ -192,6 +192,51 @@ def retrained_blocks(
         block, _, column = name.partition("/")
         made.setdefault(block, {})[column] = values
     return made
+
+
+def deviation_bounds(cell: Cell, *, tau: float) -> Arrays:
+    """FedLC's deviation bound on every client's data, by the last global model.
+
+    Returns:
+        ``plain [S]`` (Definition 3) and ``calibrated [S]`` (Theorem 3): medians over all pairs of a
+        majority and a minority class of all clients.
+    """
+
+    def compute() -> Arrays:
+        made, state = restored(cell)
+        model, data = made.phases[-1].model, made.data
+        x, labels = jnp.asarray(data.x), np.asarray(data.labels)
+
+        @jax.jit
+        def forward(params, stats):
+            def one(sample):
+                outputs = model.apply(params, stats, sample[None])[0]
+                return outputs.features[0], jax.nn.softmax(outputs.logits[0])
+
+            return jax.lax.map(one, x, batch_size=500)
+
+        found: dict[str, list[Any]] = {"plain": [], "calibrated": []}
+        for s in range(len(made.seeds)):
+            features, probabilities = map(
+                np.asarray, forward(*trees.index((state.params, state.stats), s))
+            )
+            order, offsets = np.asarray(data.order[s]), np.asarray(data.offsets[s])
+            pairs: dict[str, list[np.ndarray]] = {"plain": [], "calibrated": []}
+            for k, counts in enumerate(np.asarray(data.class_counts[s])):
+                ids = order[offsets[k] : offsets[k + 1]]
+                calibrated = deviation.calibrated_probabilities(probabilities[ids], counts, tau)
+                plain = deviation.class_sums(features[ids], probabilities[ids], labels[ids])
+                other = deviation.class_sums(features[ids], calibrated, labels[ids])
+                for name, bound in (
+                    ("plain", deviation.deviation_bound(plain)),
+                    ("calibrated", deviation.calibrated_deviation_bound(other, tau=tau)),
+                ):
+                    pairs[name].append(np.asarray(bound.bound)[np.asarray(bound.pairs)])
+            for name, bounds in pairs.items():
+                found[name].append(np.median(np.concatenate(bounds)))
+        return {name: np.asarray(numbers) for name, numbers in found.items()}
+
+    return _kept(cell, f"deviation_{tau:g}", compute)
 
 
 def restored(cell: Cell) -> tuple[Problem, State]:

@@ -21,13 +21,6 @@ def figure(name: str) -> Figure:
     return module(name).FIGURE
 
 
-def command(name: str) -> str:
-    """The command that makes a figure or table."""
-    kind = "figure" if name in names() else "table"
-    place = name.replace("/", "_")
-    return f"python -m experiments.reproduce --{kind}={name} --workdir=runs/{place}"
-
-
 def names() -> tuple[str, ...]:
     """All figures, in the order of the papers."""
     return figures.names()

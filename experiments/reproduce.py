@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from experiments import app, cells, dry_run, figures, launch, scale
+from experiments import app, cells, dry_run, figure_numbers, figures, launch, scale, values
 from fedjax_skew import errors
 from fedjax_skew.report import collect, reference
 from fedjax_skew.runs.train import Interrupted
@@ -71,6 +71,8 @@ def main(argv: Sequence[str]) -> None:
     if _DRY_RUN.value:
         print(dry_run.describe(cells.title(name), wanted))
         return
+    for cell in wanted:
+        values.note_answers(cell, command())
     stopped = not launch.run(wanted)
     files: list[str] = []
     if _TABLE.value:
@@ -78,6 +80,8 @@ def main(argv: Sequence[str]) -> None:
         files = [f"{workdir}/table.{suffix}" for suffix in ("md", "csv", "tex")]
     elif not stopped:  # A figure may need a second look at its runs, which takes time.
         files = [str(path) for path in figures.write(name, chosen, workdir, command())]
+        if figure_numbers.has_numbers(name):
+            figure_numbers.save(name, chosen, workdir, command())
     summary, failed = launch.outcome(wanted)
     if stopped:
         raise Interrupted(f"Stopped: {summary}; the same command goes on from there.")

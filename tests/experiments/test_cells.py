@@ -14,7 +14,7 @@ def finish(cell, accuracy, *, curve=(), rounds=None, **columns):
     def summary(values):
         return {which: {"per_seed": values} for which in ("last", "best", "mean_last_50")}
 
-    cell.directory.mkdir(parents=True)
+    cell.directory.mkdir(parents=True, exist_ok=True)
     (cell.directory / "config.json").write_text(json.dumps(cell.config.to_dict()))
     found = {"status": "finished", "rounds": rounds or cell.config.rounds, "wall_seconds": 36.0}
     found |= {"accuracy": summary(accuracy), "device": {"kind": "cpu"}, "versions": {}}

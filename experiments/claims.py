@@ -1,0 +1,168 @@
+"""Runs what the papers' claims need, and says which of them hold.
+
+    python -m experiments.claims --scale=cpu --workdir=runs/claims --data_dir=DIR --dry_run
+    python -m experiments.claims --scale=cpu --workdir=runs/claims --data_dir=DIR \\
+        --only=fedlc,fedvls-insensitive
+    python -m experiments.claims --workdir=runs/claims --norun --save
+
+Claims are listed in ``configs/claims.py``. Runs are the cells of the papers' tables and figures in
+the store of ``experiments.reproduce``, one per seed; what is finished there, or has its numbers in
+the results file, is not run again. Verdicts are computed by the rule of ``experiments.verdicts``
+and written to ``claims.md`` and ``claims.csv``. ``--save`` adds the numbers of the store to the
+results file and writes the two files beside it.
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+from configs.claims import CLAIMS
+from experiments import app, cells, claims_table, dry_run, figure_numbers, figures, launch, scale
+from experiments import values as values_
+from experiments.cells import Cell
+from experiments.verdicts import Claim
+from fedjax_skew import errors
+from fedjax_skew.runs import rundir
+from fedjax_skew.runs.train import Interrupted
+
+RESULTS = "experiments/results/runs.csv"
+
+
+def define_flags() -> None:
+    """Defines the flags; not at import, because other binaries use the same names."""
+    flags.DEFINE_string("workdir", None, "Root of the results store.")
+    flags.DEFINE_list("only", [], "Papers or claims, by commas: fedlc,fedvls-insensitive.")
+    flags.DEFINE_enum("scale", "cpu", scale.SCALES, "How much to shrink the recipes.")
+    flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
+    flags.DEFINE_integer("rounds", 0, "Rounds in place of the recipe's.", lower_bound=0)
+    flags.DEFINE_integer("seeds", 2, "Seeds of every cell.", lower_bound=1)
+    flags.DEFINE_string("data_dir", "", "Where the data is.")
+    flags.DEFINE_bool("run", True, "Runs what is missing; otherwise judges what is there.")
+    flags.DEFINE_bool("dry_run", False, "Lists claims with what they lack and its cost, and ends.")
+    flags.DEFINE_bool("save", False, "Adds the store's numbers to the results file.")
+    flags.DEFINE_string("results", RESULTS, "File of numbers measured before.")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Plans, runs, judges and renders."""
+    flag = flags.FLAGS
+    if not flag.workdir:
+        raise ValueError("workdir is not set; name the results store with --workdir=DIR.")
+    chosen = choose(CLAIMS, flag.only)
+    results = pathlib.Path(flag.results)
+    known = values_.read(results)
+    wanted = missing(
+        needed(
+            chosen,
+            flag.workdir,
+            scale=flag.scale,
+            seeds=flag.seeds,
+            rounds=flag.rounds,
+            changes=flag.set,
+            data_dir=flag.data_dir,
+        ),
+        known,
+    )
+    if flag.dry_run:
+        print(dry_run.describe("Claims", list({c.directory: c for c in wanted}.values())))
+        return
+    stopped = False
+    if flag.run:
+        stopped = not run(wanted, flag.workdir)
+    found = values_.merge(known, values_.harvest(flag.workdir))
+    folder = pathlib.Path(flag.workdir)
+    if flag.save:
+        values_.write(results, found)
+        folder = results.parent
+    table = claims_table.build(chosen, found, CLAIMS)
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, text in (("md", claims_table.markdown(table)), ("csv", claims_table.csv(table))):
+        rundir.write_text(folder / f"claims.{suffix}", text)
+    print(claims_table.summary(table))
+    if stopped:
+        raise Interrupted("Stopped; the same command resumes from there.")
+    print(f"Written: {folder / 'claims.md'}, {folder / 'claims.csv'}.")
+
+
+def choose(claims: Sequence[Claim], only: Sequence[str]) -> list[Claim]:
+    """The claims of the named papers and those named themselves; all without names."""
+    allowed = {claim.paper for claim in claims} | {claim.id for claim in claims}
+    for word in only:
+        if word not in allowed:
+            raise errors.unknown("only", word, allowed)
+    return [c for c in claims if not only or c.paper in only or c.id in only]
+
+
+def needed(
+    claims: Sequence[Claim],
+    workdir: str,
+    *,
+    scale: str,
+    seeds: int,
+    rounds: int = 0,
+    changes: Sequence[str] = (),
+    data_dir: str = "",
+) -> list[Cell]:
+    """The cells that answer claims, one per seed, the first seeds of all of them first."""
+    wanted: dict[str, set[tuple[str, str]]] = {}
+    for claim in claims:
+        for term in claim.terms:
+            wanted.setdefault(term.name, set()).add((term.row, term.column))
+    found = []
+    for name, places in wanted.items():
+        planned = cells.plan(
+            name,
+            workdir,
+            scale=scale,
+            seeds=seeds,
+            rounds=rounds,
+            changes=changes,
+            data_dir=data_dir,
+            split_seeds=True,
+        )
+        whole = name in figures.names() and figure_numbers.has_numbers(name)
+        found += [
+            cell
+            for cell in planned
+            if whole or any(values_.place(row) in places for row in cell.run.rows)
+        ]
+    return sorted(found, key=lambda cell: cell.config.seed)
+
+
+def missing(wanted: Sequence[Cell], known: Sequence[values_.Value]) -> list[Cell]:
+    """The cells that have a number which no file knows."""
+    keys = {value.key for value in known}
+    figures_known = {(key.name, key.scale, key.seed) for key in keys}
+
+    def lacks(cell: Cell) -> bool:
+        seed = cell.config.seed
+        if figure_numbers.has_numbers(cell.name) if cell.name in figures.names() else False:
+            return (cell.name, cell.scale, seed) not in figures_known
+        places = [values_.place(row) for row in cell.run.rows]
+        return any(values_.Key(cell.name, *p, cell.scale, seed) not in keys for p in places)
+
+    return [cell for cell in wanted if lacks(cell)]
+
+
+def run(wanted: Sequence[Cell], workdir: str) -> bool:
+    """Runs cells and computes the numbers of figures; returns False if it was asked to stop."""
+    for cell in wanted:
+        values_.note_answers(cell, command(cell))
+    if not launch.run(list({cell.directory: cell for cell in wanted}.values())):
+        return False
+    for name in dict.fromkeys(cell.name for cell in wanted):
+        if name in figures.names() and figure_numbers.has_numbers(name):
+            mine = [cell for cell in wanted if cell.name == name]
+            figure_numbers.save(name, mine, workdir, command(mine[0]))
+    return True
+
+
+def command(cell: Cell) -> str:
+    """What computes a cell's table or figure at its scale."""
+    return cells.command(cell.name, cell.scale)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

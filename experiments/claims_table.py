@@ -1,0 +1,185 @@
+"""The table of claims: verdicts with the numbers behind them, as markdown and CSV."""
+
+import csv as csv_
+import io
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from experiments import cells, verdicts
+from experiments.values import Value
+from experiments.verdicts import UNDECIDED, Claim, Contrast, Measured, Verdict
+from fedjax_skew.report import reference
+
+_CSV = (
+    *("id", "paper", "claim", "scale", "verdict", "contrast", "paper_value", "mean", "spread"),
+    *("seeds", "values", "reason", "command"),
+)
+
+
+class Line(NamedTuple):
+    """A claim with its verdict at the largest scale that decides it.
+
+    Attributes:
+        verdict: the verdict.
+        scale: at which it was measured; empty if nothing was.
+        setting: what was trained there, ``"simple_cnn, 400 rounds, 1 epochs"``.
+    """
+
+    verdict: Verdict
+    scale: str
+    setting: str
+
+
+def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Claim]) -> list[Line]:
+    """One line per claim.
+
+    Args:
+        claims: to judge.
+        values: everything measured, at all scales.
+        among: all claims; those of a paper together say how much a contrast varies with the seed.
+    """
+    by_scale: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {}
+    cost: dict[tuple[str, str], list[float]] = {}
+    for value in values:
+        place = (value.name, value.row, value.column)
+        by_scale.setdefault(value.scale, {}).setdefault(place, {})[value.seed] = value.value
+        paper = value.name.partition("/")[0]
+        cost.setdefault((paper, value.scale), []).append(value.seconds)
+    lines = []
+    for claim in claims:
+        contrasts = [c for other in among if other.paper == claim.paper for c in other.contrasts]
+        found = []
+        for scale, numbers in by_scale.items():
+            typical = verdicts.typical_deviation(contrasts, numbers)
+            verdict = verdicts.judge(claim, numbers, typical)
+            if verdict.decisive is not None:
+                seconds = cost[claim.paper, scale]
+                found.append((verdict, scale, sum(seconds) / len(seconds)))
+        if not found:
+            lines.append(Line(verdicts.judge(claim, {}, math.nan), "", ""))
+            continue
+        verdict, scale, _ = max(found, key=lambda f: (f[0].word != UNDECIDED, f[1] == "full", f[2]))
+        lines.append(Line(verdict, scale, _setting(claim, scale, values)))
+    return lines
+
+
+def markdown(lines: Sequence[Line]) -> str:
+    """The table with one section per paper."""
+    text = [
+        "# Claims of the papers",
+        "",
+        summary(lines),
+        "",
+        "Every claim says that some contrasts between numbers are positive. Shown is the contrast "
+        "with the smallest value, on which the claim hangs; `claims.csv` has all of them. "
+        "Measured values are means over seeds ± spread. The verdict is computed by the rule "
+        "stated in `experiments/verdicts.py`.",
+    ]
+    for paper in dict.fromkeys(line.verdict.claim.paper for line in lines):
+        mine = [line for line in lines if line.verdict.claim.paper == paper]
+        text += ["", f"## {_paper(paper)}", ""]
+        text += [
+            "| claim | paper | measured | verdict | scale |",
+            "| :-- | :-- | :-- | :-- | :-- |",
+        ]
+        text += [_row(line) for line in mine]
+        text += ["", "    " + _command(paper, mine)]
+    return "\n".join(text) + "\n"
+
+
+def csv(lines: Sequence[Line]) -> str:
+    """One line per contrast."""
+    buffer = io.StringIO()
+    writer = csv_.writer(buffer, lineterminator="\n")
+    writer.writerow(_CSV)
+    for line in lines:
+        claim = line.verdict.claim
+        for measured in line.verdict.measured:
+            writer.writerow(
+                [
+                    claim.id,
+                    claim.paper,
+                    claim.sentence,
+                    line.scale,
+                    line.verdict.word,
+                    measured.contrast.label,
+                    _number(paper_value(measured.contrast)),
+                    _number(measured.mean),
+                    _number(measured.spread),
+                    len(measured.values),
+                    ";".join(map(_number, measured.values)),
+                    line.verdict.reason,
+                    _command(claim.id, [line]),
+                ]
+            )
+    return buffer.getvalue()
+
+
+def summary(lines: Sequence[Line]) -> str:
+    """How many claims have which verdict."""
+    words = [line.verdict.word for line in lines]
+    counts = {word: words.count(word) for word in (verdicts.HOLDS, verdicts.FAILS, UNDECIDED)}
+    return f"{len(lines)} claims: " + ", ".join(f"{n} {word}" for word, n in counts.items()) + "."
+
+
+def paper_value(contrast: Contrast) -> float:
+    """The contrast in the numbers that the paper prints; nan if it prints none."""
+    printed: dict[tuple[str, str, str], dict[int, float]] = {}
+    for name in {term.name for term in contrast.terms}:
+        if name in reference.table_names():
+            for row in reference.load(name):
+                printed[name, row.row, row.column] = {0: row.value}
+    values = verdicts.evaluate(contrast, printed)
+    return values[0] if values else math.nan
+
+
+def _row(line: Line) -> str:
+    verdict = line.verdict
+    claim = verdict.claim
+    paper = claim.printed or _smallest(
+        (contrast.label, paper_value(contrast)) for contrast in claim.contrasts
+    )
+    decisive = verdict.decisive
+    measured = _shown(decisive) if decisive else "--"
+    word = f"**{verdict.word}**" if verdict.word != UNDECIDED else verdict.word
+    if verdict.reason:
+        word += f" ({verdict.reason})"
+    return f"| {claim.sentence} | {paper} | {measured} | {word} | {line.setting or '--'} |"
+
+
+def _shown(measured: Measured) -> str:
+    spread = "" if math.isnan(measured.spread) else f" ± {measured.spread:.2f}"
+    seeds = f"{len(measured.values)} seed{'s' if len(measured.values) > 1 else ''}"
+    return f"{measured.contrast.label} = {measured.mean:+.2f}{spread} ({seeds})"
+
+
+def _smallest(pairs: Iterable[tuple[str, float]]) -> str:
+    label, value = min(pairs, key=lambda pair: pair[1])
+    return f"{label} = {value:+.2f}"
+
+
+def _setting(claim: Claim, scale: str, values: Sequence[Value]) -> str:
+    """What was trained for a claim at a scale."""
+    places = {term[1:] for term in claim.terms}
+    found = dict.fromkeys(
+        f"{value.model}, {value.rounds} rounds, {value.local}"
+        for value in values
+        if value.scale == scale and (value.name, value.row, value.column) in places
+    )
+    return f"{scale}: " + "; ".join(found)
+
+
+def _command(only: str, lines: Sequence[Line]) -> str:
+    scales = dict.fromkeys(line.scale for line in lines if line.scale) or {"cpu": None}
+    flags = cells.scale_flags(next(iter(scales)))
+    return f"python -m experiments.claims --only={only} {flags} --data_dir=DIR --workdir=DIR"
+
+
+def _paper(paper: str) -> str:
+    table = next(name for name in reference.table_names() if name.startswith(f"{paper}/"))
+    return reference.title(table).partition(" Table")[0]
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4g}"

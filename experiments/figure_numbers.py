@@ -1,0 +1,114 @@
+"""The numbers behind figures that take a second look at a finished run."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from configs.figures import Figure
+from experiments import figure_analyses as analyses
+from experiments import values
+from experiments.cells import Cell, module
+from fedjax_skew.metrics import skew
+from fedjax_skew.report import names
+
+Numbers = dict[tuple[str, str], np.ndarray]  # by row and column, one number per seed
+_ROLES = ("majority", "minority", "vacant")
+_TAU = 1.0  # FedLC's margin scale
+
+
+def figure_values(name: str, cells: Iterable[Cell], command: str) -> list[values.Value]:
+    """All numbers of a figure's finished cells; none for figures that show runs as they are."""
+    figure: Figure = module(name).FIGURE
+    compute = _KINDS.get(figure.kind)
+    found: list[values.Value] = []
+    if compute is None:
+        return found
+    for cell in cells:
+        record = cell.record()
+        if not record.finished:
+            continue
+        for (row, column), numbers in compute(figure, cell).items():
+            for i, number in enumerate(numbers):
+                found.append(
+                    values.Value(
+                        name=name,
+                        row=row,
+                        column=column,
+                        scale=cell.scale,
+                        seed=cell.config.seed + i,
+                        value=float(number),
+                        command=command,
+                        **values.facts(record),
+                    )
+                )
+    return found
+
+
+def has_numbers(name: str) -> bool:
+    """Whether a figure has numbers beyond the accuracies of its runs."""
+    return module(name).FIGURE.kind in _KINDS
+
+
+def role_accuracies(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:
+    """Mean accuracy of majority, minority and vacant classes, averaged over clients.
+
+    Args:
+        confusion: confusion matrices ``[S, K, C, C]``.
+        class_counts: ``[S, K, C]``, which say what a class is to a client.
+
+    Returns:
+        Percent ``[S, 3]``; clients without a class of a kind do not count for it.
+    """
+    recall = analyses.recall(confusion)
+    roles = np.asarray(skew.class_roles(class_counts))  # [S, K, 3, C]
+    size = roles.sum(-1)
+    mean = (recall[:, :, None] * roles).sum(-1) / np.maximum(size, 1)
+    held = size > 0
+    return (mean * held).sum(1) / np.maximum(held.sum(1), 1)
+
+
+def _local_update(figure: Figure, cell: Cell) -> Numbers:
+    """Accuracy by role before and after the local update, over all clients."""
+    found = analyses.local_update(cell)
+    counts = found["class_counts"]
+    before = np.broadcast_to(found["before"][:, None], found["after"].shape)
+    numbers: Numbers = {}
+    for when, confusion in (("before", before), ("after", found["after"])):
+        by_role = role_accuracies(confusion, counts)
+        for i, role in enumerate(_ROLES):
+            for row in cell.run.rows:
+                numbers[f"{role} {when}", row.column] = by_role[:, i]
+    return numbers
+
+
+def _aggregation(figure: Figure, cell: Cell) -> Numbers:
+    """Mean accuracy per class of local and averaged models, and the median deviation bound."""
+    numbers: Numbers = {}
+    for method in figure.options["methods"]:
+        found = analyses.local_update(cell, method, figure.options["local_epochs"])
+        label = names.method(method)
+        numbers[label, "local models"] = analyses.recall(found["after"]).mean((1, 2))
+        numbers[label, "averaged model"] = analyses.recall(found["aggregated"]).mean(1)
+    bounds = analyses.deviation_bounds(cell, tau=_TAU)
+    numbers["deviation bound", "plain"] = bounds["plain"]
+    numbers["deviation bound", "calibrated"] = bounds["calibrated"]
+    return numbers
+
+
+def _blocks(figure: Figure, cell: Cell) -> Numbers:
+    """Accuracy of the model as it is, and with one block trained again."""
+    found = analyses.retrained_blocks(cell, **figure.options)
+    return {(block, "accuracy"): 100 * arrays["accuracy"] for block, arrays in found.items()}
+
+
+_KINDS: dict[str, Callable[[Figure, Cell], Numbers]] = {
+    "local_update": _local_update,
+    "aggregation": _aggregation,
+    "blocks": _blocks,
+}
+
+
+def save(name: str, cells: Sequence[Cell], workdir: str, command: str) -> None:
+    """Adds a figure's numbers to the file of the store."""
+    path = values.figure_file(workdir)
+    values.write(path, values.merge(values.read(path), figure_values(name, cells, command)))

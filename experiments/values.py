@@ -1,0 +1,251 @@
+"""Measured numbers that outlive their runs: a CSV file with one line per number and seed.
+
+A number is known by the place it has in a paper (table or figure, row, column), by the scale at
+which it was measured, and by its seed. None of these depends on how a run directory is named, so a
+file that was written once stays readable when configurations change.
+
+While a cell runs, ``answers.json`` in its directory says which numbers it answers. ``harvest``
+turns the finished directories of a store into values.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from experiments.cells import Cell, recipe
+from fedjax_skew.metrics import curves
+from fedjax_skew.report import store
+from fedjax_skew.report.reference import Row
+from fedjax_skew.runs import rundir
+
+ANSWERS = "answers.json"
+_WHICH = ("last", "best", "mean_last_50")
+
+
+class Key(NamedTuple):
+    """What a number is: its place in a paper, its scale and its seed."""
+
+    name: str
+    row: str
+    column: str
+    scale: str
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """One measured number.
+
+    Attributes:
+        name: the table or figure, ``"fedlc/table1"``.
+        row: the table's row.
+        column: the table's column.
+        scale: how the run differs from the paper's recipe: ``"cpu"``, ``"cpu rounds=300"``...
+        seed: of the run.
+        value: the number that the paper reports, in its units.
+        last: after the last round; None where it is not an accuracy over rounds.
+        best: over all rounds.
+        mean_last_50: over the last 50 rounds.
+        model: the network.
+        rounds: of the run.
+        local: local work of one round, ``"5 epochs"`` or ``"10 steps"``.
+        seconds: wall time of the run, shared by the seeds it trained together.
+        command: what computes it.
+        version: of the package.
+    """
+
+    name: str
+    row: str
+    column: str
+    scale: str
+    seed: int
+    value: float
+    last: float | None = None
+    best: float | None = None
+    mean_last_50: float | None = None
+    model: str = ""
+    rounds: int = 0
+    local: str = ""
+    seconds: float = 0.0
+    command: str = ""
+    version: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Its identity; of two values with the same one, the newer replaces the older."""
+        return Key(self.name, self.row, self.column, self.scale, self.seed)
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Value))
+_FLOATS = ("value", *_WHICH, "seconds")
+
+
+def read(path: pathlib.Path) -> list[Value]:
+    """Reads a file of values; a missing file holds none.
+
+    Raises:
+        ValueError: if a line cannot be read.
+    """
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as f:
+        lines = list(csv.DictReader(f))
+    found = []
+    for number, line in enumerate(lines, 2):
+        try:
+            fields: dict[str, Any] = {name: line[name] for name in FIELDS}
+            fields |= {name: float(line[name]) if line[name] else None for name in _FLOATS}
+            fields |= {name: int(line[name]) for name in ("seed", "rounds")}
+            found.append(Value(**fields))
+        except (KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"{path}, line {number}, is not a measured value: {error}.") from None
+    return found
+
+
+def write(path: pathlib.Path, values: Iterable[Value]) -> None:
+    """Writes values in a fixed order, so that a changed file has a small difference."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for value in sorted(values, key=lambda value: value.key):
+        cells = dataclasses.asdict(value)
+        for name in _FLOATS:
+            cells[name] = "" if cells[name] is None else f"{cells[name]:.6g}"
+        writer.writerow(cells.values())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rundir.write_text(path, buffer.getvalue())
+
+
+def merge(*sources: Iterable[Value]) -> list[Value]:
+    """All values; where several have one key, the last source's."""
+    return list({value.key: value for source in sources for value in source}.values())
+
+
+def place(row: Row) -> tuple[str, str]:
+    """Row and column of a printed number; a figure's point also has its place on the axis."""
+    return row.row, f"{row.column} x={row.extras['x']}".strip() if "x" in row.extras else row.column
+
+
+def note_answers(cell: Cell, command: str) -> None:
+    """Records in the directory of a cell which numbers it answers."""
+    path = cell.directory / ANSWERS
+    found = {_answer_key(answer): answer for answer in _read_answers(path)}
+    for row in cell.run.rows:
+        summary, which = recipe(cell.name).measured(row)
+        row_key, column = place(row)
+        answer = {
+            "name": cell.name,
+            "row": row_key,
+            "column": column,
+            "scale": cell.scale,
+            "summary": summary,
+            "which": which,
+            "method": row.method,
+            "setting": f"{row.dataset} {row.partition}",
+            "speedup": row.metric == "speedup",
+            "command": command,
+        }
+        found[_answer_key(answer)] = answer
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rundir.write_json(path, {"answers": list(found.values())})
+
+
+def harvest(workdir: str | pathlib.Path) -> list[Value]:
+    """All numbers of a store: of its finished cells, and those computed for its figures."""
+    runs = []
+    for path in sorted(pathlib.Path(workdir).glob(f"cells/*/{ANSWERS}")):
+        record = store.read(path.parent)
+        if record.finished:
+            runs += [(answer, record) for answer in _read_answers(path)]
+    baselines = {
+        (answer["name"], answer["setting"], answer["scale"], seed): (record, i)
+        for answer, record in runs
+        if answer["method"] == "fedavg"
+        for i, seed in enumerate(_seeds(record))
+    }
+    found = [value for answer, record in runs for value in _values(answer, record, baselines)]
+    return merge(found, read(figure_file(workdir)))
+
+
+def figure_file(workdir: str | pathlib.Path) -> pathlib.Path:
+    """Where a store keeps the numbers computed for figures."""
+    return pathlib.Path(workdir) / "figure_values.csv"
+
+
+def facts(record: store.Record) -> dict[str, Any]:
+    """What a value says about its run."""
+    config = record.config
+    steps = config["local_steps"]
+    return {
+        "model": config["model"],
+        "rounds": int(record.summary["rounds"]),
+        "local": f"{steps} steps" if steps else f"{config['local_epochs']} epochs",
+        "seconds": float(record.summary["wall_seconds"]),
+        "version": record.summary.get("versions", {}).get("fedjax_skew", ""),
+    }
+
+
+def _values(
+    answer: Mapping[str, Any],
+    record: store.Record,
+    baselines: Mapping[tuple[str, str, str, int], tuple[store.Record, int]],
+) -> list[Value]:
+    """The values of one answer, one per seed; none where the run lacks the number."""
+    found = []
+    for i, seed in enumerate(_seeds(record)):
+        numbers: dict[str, Any] = {}
+        if answer["which"] == "rounds_to_target":
+            base = baselines.get((answer["name"], answer["setting"], answer["scale"], seed))
+            if base is None:
+                continue
+            numbers["value"] = _rounds_to_target(record, i, *base, answer["speedup"])
+        else:
+            for which in _WHICH:
+                per_seed = record.values(answer["summary"], which)
+                if i < len(per_seed):
+                    numbers[which] = 100 * per_seed[i]
+            if answer["which"] not in numbers:
+                continue
+            numbers["value"] = numbers[answer["which"]]
+        found.append(
+            Value(
+                **{name: answer[name] for name in ("name", "row", "column", "scale", "command")},
+                **numbers,
+                **facts(record),
+                seed=seed,
+            )
+        )
+    return found
+
+
+def _rounds_to_target(
+    record: store.Record, i: int, base: store.Record, base_i: int, speedup: bool
+) -> float:
+    """Rounds until FedAvg's last accuracy is reached, at most FedAvg's; or the ratio of the two."""
+    total = int(base.summary["rounds"])
+    target = base.values("accuracy", "last")[base_i]
+    rounds, curve = record.curve("accuracy")
+    own = record.path == base.path
+    reached = None if own else curves.rounds_to_target(rounds, curve[i], target)
+    needed = float(reached or total)
+    return total / needed if speedup else needed
+
+
+def _seeds(record: store.Record) -> Sequence[int]:
+    first = int(record.config["seed"])
+    return range(first, first + int(record.config["num_seeds"]))
+
+
+def _read_answers(path: pathlib.Path) -> list[dict[str, Any]]:
+    try:
+        return json.loads(path.read_text())["answers"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _answer_key(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(answer[name] for name in ("name", "row", "column", "scale"))

@@ -1,0 +1,132 @@
+"""Verdicts on claims, from numbers by hand."""
+
+import math
+
+import pytest
+
+from configs.claims import CLAIMS
+from experiments import claims, claims_table, verdicts
+from experiments.values import Value
+from experiments.verdicts import FAILS, HOLDS, UNDECIDED, Claim, Contrast, Term
+from fedjax_skew.report import reference
+
+
+def minus(first, second, constant=0.0):
+    terms = (Term(1, "t", first, "c"), Term(-1, "t", second, "c"))
+    return Contrast(f"{first} - {second}", terms, constant)
+
+
+def numbers(**rows):
+    return {("t", row, "c"): dict(enumerate(found)) for row, found in rows.items()}
+
+
+def test_a_contrast_is_taken_by_seed():
+    found = {("t", "a", "c"): {0: 5.0, 1: 7.0, 2: 9.0}, ("t", "b", "c"): {1: 4.0, 2: 8.0}}
+    assert verdicts.evaluate(minus("a", "b", 0.5), found) == (3.5, 1.5)
+    assert verdicts.evaluate(minus("a", "missing"), found) == ()
+
+
+def test_typical_deviation_is_the_root_mean_square_per_unit_of_weight():
+    found = numbers(a=[3.0, 5.0], b=[1.0, 1.0], c=[0.0, 4.0], d=[9.0])
+    # Differences (2, 4) and (3, 1): variance 2 each, weights 1 and -1.
+    contrasts = [minus("a", "b"), minus("a", "c"), minus("a", "d")]
+    assert verdicts.typical_deviation(contrasts, found) == pytest.approx(1.0)
+    assert math.isnan(verdicts.typical_deviation([minus("a", "d")], found))
+
+
+def test_a_sign_is_decided_beyond_both_spreads():
+    found = numbers(a=[3.0, 5.0], b=[1.0, 1.0])  # differences 2, 4: mean 3, deviation 1.41
+    assert verdicts.measure(minus("a", "b"), found, 1.0).sign == 1
+    assert verdicts.measure(minus("b", "a"), found, 1.0).sign == -1
+    assert verdicts.measure(minus("a", "b"), found, 2.2).sign == 0  # 2.2 * sqrt(2) > 3
+    assert verdicts.measure(minus("a", "b"), found, math.nan).sign == 1
+    assert verdicts.measure(minus("a", "b", -2.0), found, 0.1).sign == 0
+
+
+def test_one_seed_must_be_three_typical_deviations_away():
+    found = numbers(a=[10.0], b=[5.0])
+    assert verdicts.measure(minus("a", "b"), found, 1.0).sign == 1  # 5 > 3 * sqrt(2)
+    assert verdicts.measure(minus("a", "b"), found, 1.2).sign == 0
+    assert verdicts.measure(minus("a", "b"), found, math.nan).sign == 0
+
+
+def test_numbers_that_are_not_finite_decide_nothing():
+    found = numbers(a=[math.nan, 3.0], b=[1.0, 1.0])
+    assert verdicts.measure(minus("a", "b"), found, 0.1).sign == 0
+
+
+def test_a_claim_needs_all_contrasts_and_one_negative_refutes_it():
+    best = Claim("p-best", "a is best.", (minus("a", "b"), minus("a", "c")))
+    holds = numbers(a=[5.0, 5.1], b=[1.0, 1.0], c=[2.0, 2.0])
+    assert verdicts.judge(best, holds, math.nan).word == HOLDS
+    refuted = numbers(a=[5.0, 5.1], c=[9.0, 9.0])
+    assert verdicts.judge(best, refuted, math.nan).word == FAILS
+    incomplete = verdicts.judge(best, numbers(a=[5.0, 5.1], b=[1.0, 1.0]), math.nan)
+    assert (incomplete.word, incomplete.reason) == (
+        UNDECIDED,
+        "1 of 2 contrasts are not measured",
+    )
+    one_seed = verdicts.judge(best, numbers(a=[5.0], b=[1.0], c=[2.0]), math.nan)
+    assert (one_seed.word, one_seed.reason) == (UNDECIDED, "one seed")
+    close = verdicts.judge(best, numbers(a=[5.0, 1.0], b=[1.0, 5.0], c=[0.0, 0.0]), math.nan)
+    assert (close.word, close.reason) == (UNDECIDED, "within the spread over seeds")
+    assert close.decisive.contrast.label == "a - b"
+
+
+def test_every_claim_has_a_unique_id_and_numbers_that_exist():
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) >= 30
+    printed = {
+        (table, row.row, row.column)
+        for table in reference.table_names()
+        for row in reference.load(table)
+    }
+    for claim in CLAIMS:
+        assert claim.contrasts
+        for term in claim.terms:
+            assert "/figure" in term.name or term[1:] in printed, term
+
+
+def test_the_papers_own_numbers_agree_with_their_claims():
+    """All but one: FedLF's Table 1 has CReFF 0.2 points above FedLF at IF=100."""
+    refuted = {
+        (claim.id, contrast.label)
+        for claim in CLAIMS
+        for contrast in claim.contrasts
+        if claims_table.paper_value(contrast) <= 0
+    }
+    assert refuted == {("fedlf-if100", "FedLF - CReFF")}
+
+
+def test_claims_are_chosen_by_paper_and_by_name():
+    assert claims.choose(CLAIMS, []) == list(CLAIMS)
+    chosen = claims.choose(CLAIMS, ["fedgr", "fedlc-quantity2"])
+    assert {claim.paper for claim in chosen} == {"fedgr", "fedlc"}
+    with pytest.raises(ValueError, match="Did you mean 'fedlc-quantity2'"):
+        claims.choose(CLAIMS, ["fedlc-quantity3"])
+
+
+def value(row, column, scale, seed, number, seconds=1.0):
+    return Value("fedvls/table5", row, column, scale, seed, number, seconds=seconds, model="mlp")
+
+
+def test_the_table_shows_the_largest_scale_that_decides():
+    chosen = claims.choose(CLAIMS, ["fedvls-both-terms-help-most"])
+    rows = ("l_dis=1 l_logit=1", "l_dis=1 l_logit=0", "l_dis=0 l_logit=1")
+    found = [
+        value(row, "cifar10", scale, seed, number + 0.1 * seed, seconds)
+        for scale, both, seconds in (("cpu", 5.0, 1.0), ("cpu rounds=9", 9.0, 2.0))
+        for row, number in zip(rows, (both, 7.0, 6.0), strict=True)
+        for seed in (0, 1)
+    ]
+    (line,) = claims_table.build(chosen, found, CLAIMS)
+    assert (line.scale, line.verdict.word) == ("cpu rounds=9", HOLDS)
+    (line,) = claims_table.build(chosen, [v for v in found if v.scale == "cpu"], CLAIMS)
+    assert (line.scale, line.verdict.word) == ("cpu", FAILS)
+    text = claims_table.markdown([line])
+    assert "**does not hold**" in text and "= -2.00" in text and "2 seeds" in text
+    assert "--only=fedvls --scale=cpu" in text
+    (empty,) = claims_table.build(chosen, [], CLAIMS)
+    assert empty.verdict.word == UNDECIDED
+    assert "| -- |" in claims_table.markdown([empty])
+    lines = claims_table.csv([line]).splitlines()
+    assert len(lines) == 3 and lines[1].startswith("fedvls-both-terms-help-most,fedvls,")
