@@ -14,9 +14,7 @@ def test_values_survive_a_file(tmp_path):
     path = tmp_path / "runs.csv"
     found = [
         Value("fedlc/table1", "fedavg", "cifar10 dirichlet(beta=0.1)", "cpu", 1, 48.125),
-        Value(
-            "fedlc/table1", "fedavg", "b", "cpu", 0, 50.0, 50.0, 51.5, 49.0, "mlp", 9, "1 step"
-        ),
+        Value("fedlc/table1", "fedavg", "b", "cpu", 0, 50.0, 50.0, 51.5, 49.0, "mlp", 9, "1 step"),
     ]
     values.write(path, found)
     assert values.read(path) == sorted(found, key=lambda value: value.key)
