@@ -28,20 +28,20 @@ class Cell:
     """One run of a table or figure.
 
     Attributes:
-        name: the table or figure.
-        scale: how the run differs from the paper's recipe, in the words of the command line.
         run: configuration and printed numbers, after scaling.
         full: the configuration of the paper's recipe.
         directory: of the run.
         whole: with the seeds in runs of their own, the configuration of all of them together.
+        name: the table or figure, if it belongs to one.
+        scale: how the run differs from the paper's recipe, in the words of the command line.
     """
 
-    name: str
-    scale: str
     run: tables.Run
     full: ml_collections.ConfigDict
     directory: pathlib.Path
     whole: ml_collections.ConfigDict | None = None
+    name: str = ""
+    scale: str = "full"
 
     @property
     def config(self) -> ml_collections.ConfigDict:
@@ -134,7 +134,7 @@ def plan(
             made = tables.Run(part, run.rows)
             directory = pathlib.Path(workdir) / "cells" / made.name
             whole = config if split_seeds else None
-            found.append(Cell(name, label, made, run.config, directory, whole))
+            found.append(Cell(made, run.config, directory, whole, name, label))
     return sorted(found, key=lambda cell: cell.config.seed) if split_seeds else found
 
 

@@ -40,8 +40,7 @@ def cells(methods: Sequence[str], workdir: str, rounds: int = 0, seeds: int = 0)
         row = printed.get(method, printed["fedavg"]._replace(method=method, row=method))
         full = recipe.config(row)
         full.hparams = config.hparams
-        run = tables.Run(config, (row,))
-        found.append(Cell(TABLE, "quickstart", run, full, pathlib.Path(workdir) / method))
+        found.append(Cell(tables.Run(config, (row,)), full, pathlib.Path(workdir) / method))
     return found
 
 

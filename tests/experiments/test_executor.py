@@ -36,7 +36,7 @@ def make(tmp_path, tiny_config, blobs):
         fields = {"dataset__name": "npz", "dataset__path": str(path), "rounds": 2, **changes}
         config = tiny_config(**fields)
         run = tables.Run(config, ())
-        return cells.Cell("fedlc/table4", "full", run, config, tmp_path / "cells" / run.name)
+        return cells.Cell(run, config, tmp_path / "cells" / run.name)
 
     return cell
 
