@@ -152,7 +152,7 @@ def make_client(
     num_samples = data.size(item.seed, item.client)
     size = spec.info.batch_size
 
-    def fold(fn, init, key=None, batches=0):
+    def fold(fn, init, key=None, batches=0, augment=False):
         def body(b, carry):
             position = b * size + jnp.arange(size)
             where = position < num_samples
@@ -160,7 +160,8 @@ def make_client(
             if key is not None:
                 at = permute(key, position, num_samples)
             ids = data.order[item.seed, offset + at]
-            new = fn(carry, Batch(data.x[ids], data.labels[ids], where))
+            x = spec.augment(data.x[ids], jax.random.fold_in(key, b)) if augment else data.x[ids]
+            new = fn(carry, Batch(x, data.labels[ids], where))
             return trees.select(b * size < num_samples, new, carry)
 
         bounds = jnp.minimum(batch_trips, batches) if batches else batch_trips

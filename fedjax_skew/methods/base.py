@@ -106,9 +106,10 @@ class Client:
         key: PRNG key of (seed, round, client).
         state: this method's state on the client, carried from round to round.
         server: this method's server state, as broadcast.
-        fold: ``fold(fn, init, key=None, batches=0)`` runs ``carry = fn(carry, batch)`` once over
-            the client's data, sorted by class or shuffled by ``key``, without augmentation; padded
-            batches leave the carry as it is. A positive number of ``batches`` stops it earlier.
+        fold: ``fold(fn, init, key=None, batches=0, augment=False)`` runs ``carry = fn(carry,
+            batch)`` once over the client's data, sorted by class, or shuffled by ``key`` and then
+            augmented on request; padded batches leave the carry as it is. A positive number of
+            ``batches`` stops it earlier.
         sample_class: ``sample_class(key, c, size)`` draws a ``Batch`` of this client's samples of
             class ``c`` with replacement; ``where`` is False if it has none.
     """

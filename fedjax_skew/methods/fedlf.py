@@ -5,9 +5,9 @@ Long-Tailed Learning, ACML 2024.
 out. Paper and code differ in the last two terms:
 
 ``form="code"``, the default: the class centres of ``L_C`` are computed once, by a pass over the
-client's data with the received model in training mode, and stay fixed during local training. The
-pass shuffles the data but does not augment it, where the authors' pass does. The margin is
-enforced, ``L_C`` is a mean over the batch, and ``L_D`` is scaled as in FedDecorr.
+client's shuffled and augmented data with the received model in training mode, and stay fixed during
+local training. The margin is enforced, ``L_C`` is a mean over the batch, and ``L_D`` is scaled as
+in FedDecorr.
 
 ``form="paper"``, the printed equations: a centre is the mean of the features seen in the current
 epoch, including the current batch. The margin has the opposite sign, which rewards it, ``L_C`` is a
@@ -64,7 +64,7 @@ def fedlf(
 
         # Shuffled, because batches of one class would distort batch normalisation.
         key = jax.random.fold_in(client.key, 0)
-        return client.fold(add, _no_features(client), key)
+        return client.fold(add, _no_features(client), key, augment=True)
 
     def update_scratch(context):
         """Sums of the local model's features by class, from the first batch of the epoch on."""

@@ -18,7 +18,7 @@ def fedlf(**hparams):
 def with_data(context, batches):
     """The context's client, whose data are the given batches."""
 
-    def fold(fn, init, key=None):
+    def fold(fn, init, key=None, augment=False):
         for batch in batches:
             init = fn(init, batch)
         return init
