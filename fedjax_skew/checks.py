@@ -55,7 +55,7 @@ class Rule:
 
     def check(self, field: str, value: Any) -> None:
         """Raises ``ValueError`` unless ``value`` is allowed."""
-        if self.choices and value not in self.choices:
+        if self.choices and not (isinstance(value, str) and value in self.choices):
             raise unknown(field, value, self.choices)
         try:
             good = _is_a(self.kind, value) and self.accepts(value)
@@ -131,8 +131,8 @@ def choice(*names: str) -> Rule:
 
 
 def text(*, empty: bool = True) -> Rule:
-    """Any text, or any that is not empty."""
-    words = "a text" if empty else "a text that is not empty"
+    """Any string, or any non-empty string."""
+    words = "a string" if empty else "a non-empty string"
     return Rule(str, words, lambda value: empty or bool(value), example="FILE")
 
 

@@ -55,10 +55,10 @@ _FRACTIONS = Rule(tuple, "rising fractions between 0 and 1", _rises)
 _THRESHOLDS = Rule(tuple, "two numbers (upper, lower) with upper >= lower >= 0", _is_pair)
 
 FIELDS: Mapping[str, Field] = {
-    "method": Field("fedavg", text(), "method, or methods joined by +"),
-    "model": Field("logistic", text(), "network"),
+    "method": Field("fedavg", text(), "name of a method, or names joined by +"),
+    "model": Field("logistic", text(), "name of a network"),
     # Data.
-    "dataset.name": Field("synthetic(1,1)", text(), "dataset"),
+    "dataset.name": Field("synthetic(1,1)", text(), "name of a dataset"),
     "dataset.data_dir": Field(
         "", text(), "directory of the dataset's files", execution=True, per_host=True
     ),
