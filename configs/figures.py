@@ -73,6 +73,11 @@ class Figure:
         found = re.findall(r"^- (.*(?:\n  .*)*)", self.about, re.MULTILINE)
         return tuple(" ".join(text.split()) for text in found)
 
+    @property
+    def trained(self) -> bool:
+        """Whether it shows trained models, and not partitions alone."""
+        return self.kind != "partitions"
+
     def runs(self) -> list[tables.Run]:
         """All runs in the order of the figure; what needs the same training shares it."""
         return tables.gather((one.row, self._config(one)) for one in self.shown)

@@ -115,7 +115,7 @@ def plan(
         raise errors.unknown("scale", scale, scale_rules.SCALES)
     source, shrunk = module(name), scale_rules.scaled
     if name in figures.names():
-        shrunk = scale_rules.scaled_figure
+        shrunk = scale_rules.scaled_figure if source.FIGURE.trained else scale_rules.unscaled
         only = only or (source.FIGURE.smoke if scale == "smoke" else "")
     label = " ".join([scale, *sorted([*changes, *([f"rounds={rounds}"] if rounds else [])])])
     found = []

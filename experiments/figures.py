@@ -13,8 +13,6 @@ from experiments.figure_drawings import Item
 from fedjax_skew.report import style
 from fedjax_skew.runs import rundir
 
-UNTRAINED = ("partitions",)  # kinds that look at partitions only
-
 
 def figure(name: str) -> Figure:
     """A figure by its name."""
@@ -37,9 +35,8 @@ def write(
     what, folder = figure(name), pathlib.Path(workdir)
     items = [Item(row, cell, cell.record()) for cell in cells for row in cell.run.rows]
     items.sort(key=lambda item: what.place(item.row))
-    trained = what.kind not in UNTRAINED
-    missing = [item for item in items if trained and not item.record.finished]
-    done = [item for item in items if not trained or item.record.finished]
+    missing = [item for item in items if what.trained and not item.record.finished]
+    done = [item for item in items if not what.trained or item.record.finished]
     if not done:
         return []
     note = _note(what, cells, missing)
@@ -58,12 +55,12 @@ def _note(what: Figure, cells: Sequence[Cell], missing: Sequence[Item]) -> str:
     """What a reader must know who sees the picture alone; empty for the paper's full recipe."""
     # Where a smoke run cuts classes into groups shows in no figure.
     scaled = tuple(s for s in scaled_sentences(cells) if not s.startswith("group_thresholds"))
-    if what.kind in UNTRAINED:
+    if not what.trained:
         scaled = tuple(s for s in scaled if s.startswith(("dataset", "num_clients", "partition")))
     words = []
     if scaled:
         words += ["Smaller than in the paper:", *scaled]
-        if what.kind not in UNTRAINED and not any(s.startswith("seeds:") for s in scaled):
+        if what.trained and not any(s.startswith("seeds:") for s in scaled):
             words.append(f"seeds: {max(cell.config.num_seeds for cell in cells)}.")
     failed = sum(item.record.status == "failed" for item in missing)
     for count, state in ((len(missing) - failed, "not finished"), (failed, "failed")):
@@ -75,7 +72,8 @@ def _note(what: Figure, cells: Sequence[Cell], missing: Sequence[Item]) -> str:
 def _page(
     what: Figure, made: Sequence[pathlib.Path], items: Sequence[Item], note: str, command: str
 ) -> str:
-    lines = [f"### {what.title}", "", what.caption, ""]
+    caption = f"In the paper: {what.caption}" if note else what.caption
+    lines = [f"### {what.title}", "", caption, ""]
     lines += [f"![{what.title}]({path.name})" for path in made if path.suffix == ".png"]
     lines += ["", *([note, ""] if note else [])]
     records = {item.cell.directory: item.record for item in items}

@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> None:
         split_seeds=_SPLIT.value,
     )
     wanted = chosen
-    if _FIGURE.value and figures.figure(name).kind in figures.UNTRAINED:
+    if _FIGURE.value and not figures.figure(name).trained:
         wanted = []
     if _DRY_RUN.value:
         print(dry_run.describe(cells.title(name), wanted))

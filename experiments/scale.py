@@ -61,6 +61,15 @@ def scaled_figure(
     return config
 
 
+def unscaled(
+    config: ml_collections.ConfigDict,
+    scale: str,
+    shrink: Callable[[ml_collections.ConfigDict], None],
+) -> ml_collections.ConfigDict:
+    """A copy of the configuration of a figure that trains nothing, at any scale."""
+    return config.copy_and_resolve_references()
+
+
 def change(config: ml_collections.ConfigDict, text: str) -> None:
     """Applies ``field=value``; the value is read as Python where it can be.
 

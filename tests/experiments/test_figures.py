@@ -62,6 +62,13 @@ def test_nothing_is_drawn_of_nothing_and_the_full_recipe_needs_no_words(tmp_path
     assert "Chosen here: Swept values" in page and "Computed on" in page
 
 
+def test_a_figure_that_trains_nothing_keeps_its_data_at_any_scale(tmp_path):
+    for scale in ("smoke", "cpu"):
+        plan = cells.plan("fedlc/figure4", tmp_path, scale=scale)
+        assert {cell.config.dataset.name for cell in plan} == {"cifar10"}
+        assert cells.scaled_sentences(plan) == ()
+
+
 def test_bars_have_a_gap_where_a_run_is_missing(tmp_path, monkeypatch):
     plan = cells.plan("fedgr/figure2", tmp_path, only="method=fedavg,moon")
     for cell in plan[:-1]:
@@ -94,7 +101,7 @@ def test_blocks_are_stages_with_the_stem_in_the_first():
 def test_the_list_has_every_figure_with_its_command():
     text = dry_run.listing()
     for name in figures.names():
-        assert figures.command(name) in text and f"{cells.title(name)}. " in text
+        assert cells.command(name) in text and f"{cells.title(name)}. " in text
 
 
 def test_a_local_update_is_computed_once_from_the_checkpoint(tmp_path, monkeypatch):
