@@ -157,3 +157,9 @@ except ImportError as error:
 """
     said = run_without(optional, code)
     assert f"pip install 'fedjax_skew[{extra}]'" in said and "\n" not in said
+
+
+def test_the_library_refers_to_nothing_outside_itself():
+    for path in sorted((ROOT / "fedjax_skew").rglob("*.py")):
+        text = path.read_text()
+        assert "experiments." not in text and "__file__" not in text, path
