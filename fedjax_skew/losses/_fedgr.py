@@ -16,7 +16,7 @@ def unbalanced_softmax(
     labels: ArrayLike,
     class_counts: ArrayLike,
     *,
-    form: UnbalancedForm = "normalized",
+    form: UnbalancedForm = "sqrt",
     where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""Cross-entropy of logits scaled up for rare classes (FedGR, eqs. 3, 4).
