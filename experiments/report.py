@@ -2,7 +2,7 @@
 
     python -m experiments.report --workdir=runs --output=report.html
 
-Takes every run below the directory, also those that still go on, stopped or failed.
+Takes every run below the directory, including those that are still running, stopped or failed.
 """
 
 import pathlib

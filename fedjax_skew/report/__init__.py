@@ -1,4 +1,5 @@
-"""Tables and figures from results, beside the papers' own numbers.
+"""Tables, figures and pages of results, beside the papers' own numbers.
 
-Figures need matplotlib, which is imported when the first one is drawn.
+Figures need matplotlib and pages jinja2. The extra ``report`` installs both; they are imported when
+they are first used.
 """

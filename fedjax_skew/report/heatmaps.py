@@ -124,7 +124,8 @@ def grid(
     axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
     _ticks(axis.xaxis, values.shape[1], x_names)
     _ticks(axis.yaxis, len(values), y_names, most=60)
-    if max(map(len, x_names), default=0) > 3:
+    letters = max(map(len, x_names), default=0)
+    if letters * 0.09 > inches / min(values.shape[1], 20):
         axis.tick_params(axis="x", labelrotation=90)
     _colorbar(figure, image, axis, label)
     return figure

@@ -1,6 +1,6 @@
 """Reads run directories: finished, running, stopped, failed, or damaged.
 
-Nothing here writes or locks, so a report may be made while runs go on.
+Nothing here writes or locks, so a report can be made while runs are training.
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ class Record:
         return {name: value for name, value in found.items() if value}
 
     def values(self, column: str, which: str) -> tuple[float, ...]:
-        """One number a seed, for example ``("accuracy", "last")``, of a finished run."""
+        """One number per seed, for example ``("accuracy", "last")``, of a finished run."""
         per_seed = self.summary.get(column, {}).get(which, {}).get("per_seed", [])
         return tuple(float("nan") if v is None else float(v) for v in per_seed)
 

@@ -164,6 +164,15 @@ def test_runs_on_different_data_share_nothing(tmp_path, change):
     assert found[0].title != found[1].title
 
 
+def test_a_new_column_is_one_declaration(tmp_path, monkeypatch):
+    fake_run(tmp_path / "a", "fedavg", 0.9)
+    new = report.Column("Evaluations", lambda run: str(len(run.record.lines)))
+    empty = report.Column("Nothing", lambda run: "")
+    monkeypatch.setattr(report, "COLUMNS", (*report.COLUMNS, new, empty))
+    (row,) = table(report.page(store.find(tmp_path)))
+    assert row["Evaluations"] == "6" and "Nothing" not in row
+
+
 def test_captions_name_what_is_drawn(text):
     assert "in the partition of seed 0." in text
     assert "Test accuracy by class at the last evaluation" in text
