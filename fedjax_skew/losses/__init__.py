@@ -9,8 +9,8 @@ Conventions:
 - A loss of single examples returns ``[...]`` and leaves the mean to the caller. A loss that is a
   statistic of the batch returns a scalar.
 - ``where`` masks rows. A row left out gives 0, or does not enter the statistic.
-- ``form`` names one of two readings where they differ: ``"paper"`` for the printed equation,
-  ``"code"`` for the authors' code. The default is a form that trains.
+- ``form`` selects a reading where several exist: ``"paper"`` for the printed equation, ``"code"``
+  for the authors' code. The default is a form that trains.
 - A vacant class, one with count 0, drops out of a softmax by a mask on its logit. A row whose own
   label is vacant keeps it, as if the class had one sample, so that its loss is still a
   cross-entropy. A label outside ``0..C-1`` marks padding and gives 0.
@@ -19,10 +19,11 @@ Conventions:
 What holds for every kernel, for every form and every option:
 
 - It works under ``jit``, ``vmap``, ``grad`` and ``checkpoint``, alone and nested, and so do its
-  array-valued hyper-parameters.
+  array-valued hyper-parameters. Forms, flags and sizes are static.
 - Values and gradients are finite for every count vector, a client without data included, for
   logits of +-1e4, for zero features, for batches of one class or one row, and for rows left out by
-  ``where``, whatever those hold. Rows left out receive a gradient of exactly 0.
+  ``where``, whatever those hold. Rows left out receive a gradient of exactly 0. The one exception
+  is the distance of two clients that share no class, which is infinite by definition.
 - It computes in float32 or wider, and the result has that dtype: half-precision input gives
   float32, float64 input gives float64.
 - Wrong shapes, dtypes and Python numbers raise a ``ValueError`` that names the argument, when the
