@@ -221,8 +221,12 @@ def train_client(
     def fetch(index, key):
         epoch, position = index // per_epoch, index % per_epoch
         position = position * info.batch_size + jnp.arange(info.batch_size)
-        shuffled = permute(client.key, position, num_samples, epoch)
-        ids = data.order[item.seed, offset + shuffled]
+        if method.balanced_batches:
+            draw_key, key = jax.random.split(key)
+            at = _draw_balanced(draw_key, client.class_counts, info.batch_size)
+        else:
+            at = permute(client.key, position, num_samples, epoch)
+        ids = data.order[item.seed, offset + at]
         return Batch(spec.augment(data.x[ids], key), data.labels[ids], position < num_samples)
 
     before_training = method.before_training(client) if method.before_training else None
@@ -267,8 +271,12 @@ def local_step(
 ) -> StepResult:
     """One step of the method's local rule on the method's objective."""
     method = spec.method
+    mask = method.trainable(client, t) if method.trainable else None
 
-    def objective(params, batch):
+    def freeze(tree):
+        return tree if mask is None else jax.tree.map(lambda m, a: jnp.where(m, a, 0.0), mask, tree)
+
+    def objective(params, batch, stats):
         outputs, new_stats = spec.model.apply(params, stats, batch.x, train=True, where=batch.where)
         context = LossContext(
             client=client,
@@ -289,20 +297,34 @@ def local_step(
         after = method.update_scratch(context) if method.update_scratch else scratch
         return loss, Aux(loss, new_stats, jax.lax.stop_gradient(after))
 
-    def grad(params, batch):
-        return jax.grad(objective, has_aux=True)(params, batch)
+    def grad(params, batch, stats=stats):
+        gradient, aux = jax.grad(objective, has_aux=True)(params, batch, stats)
+        return freeze(gradient), aux
 
     def descend(params, gradient, opt_state):
         if method.correct_gradient:
             gradient = method.correct_gradient(gradient, params, client)
-        updates, opt_state = spec.optimizer.update(gradient, opt_state, params)
+        updates, opt_state = spec.optimizer.update(freeze(gradient), opt_state, freeze(params))
+        updates = freeze(updates)
         return jax.tree.map(lambda p, u: p - client.lr * u, params, updates), opt_state
 
     if method.step:
-        return method.step(Step(client, params, opt_state, batches, scratch, key, grad, descend))
+        return method.step(
+            Step(client, params, opt_state, batches, scratch, key, t, stats, grad, descend)
+        )
     gradient, aux = grad(params, batches[0])
     params, opt_state = descend(params, gradient, opt_state)
     return StepResult(params, opt_state, aux.scratch, aux)
+
+
+def _draw_balanced(key: jax.Array, class_counts: jax.Array, size: int) -> jax.Array:
+    """``size`` positions in a client's data, which is sorted by class: a class, then a row."""
+    class_key, row_key = jax.random.split(key)
+    counts = class_counts.astype(jnp.int32)
+    held = jnp.where(counts > 0, 0.0, -jnp.inf)
+    classes = jax.random.categorical(class_key, held, shape=(size,))
+    rows = jax.random.randint(row_key, (size,), 0, jnp.maximum(counts[classes], 1))
+    return (jnp.cumsum(counts) - counts)[classes] + rows
 
 
 def _output(

@@ -4,14 +4,17 @@ A method is a frozen record of pure functions, each of which may be ``None`` (Fe
 
 ==============  ============================================================================
 objective       ``loss`` replaces cross-entropy, ``regularizer`` is added to it
-local rule      ``step`` replaces one optimiser step, ``correct_gradient`` changes its gradient
+local rule      ``step`` replaces one optimiser step, ``correct_gradient`` changes its
+                gradient, ``trainable`` freezes parameters, ``optimizer`` replaces momentum
 client          ``start``, ``before_training`` and ``make_upload`` frame local training
 server rule     ``weight`` and ``server`` make the next model; ``update_server_state``
 evaluation      ``eval_model`` and ``predict`` for the global model, ``personal`` per client
 ==============  ============================================================================
 
-``loss``, ``step``, ``start``, ``weight``, ``server`` and the evaluation hooks exist once; the
-others add up, so any objective goes with any local rule and any server rule (``composition.py``).
+``loss``, ``step``, ``optimizer``, ``start``, ``weight``, ``server``, ``model`` and the evaluation
+hooks exist once; the others add up, so any objective goes with any local rule and any server rule
+(``composition.py``).
+
 State comes in two kinds. ``client`` belongs to one client and is stored with a leading client axis;
 ``server`` is one pytree that every client may read. ``init`` creates both.
 """
@@ -47,7 +50,8 @@ class Batch(NamedTuple):
 class RunInfo:
     """Numbers of the run that never change, known when the program is traced.
 
-    ``keep_momentum`` says that clients keep the momentum of their last round.
+    ``keep_momentum`` says that clients keep the momentum of their last round, and ``sgd`` that they
+    run SGD with momentum and no optimiser of the method's or the caller's own.
     """
 
     num_clients: int
@@ -58,6 +62,7 @@ class RunInfo:
     momentum: float
     weight_decay: float
     keep_momentum: bool = False
+    sgd: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,9 +191,12 @@ class Step:
         batches: ``num_batches`` batches.
         scratch: this method's scratch.
         key: PRNG key of this step.
-        grad: ``grad(params, batch) -> (gradient, Aux)`` of the whole objective.
+        step: int32, local step from 0.
+        stats: local running statistics.
+        grad: ``grad(params, batch, stats=stats) -> (gradient, Aux)`` of the whole objective; 0 for
+            frozen parameters.
         descend: ``descend(params, gradient, opt_state) -> (params, opt_state)``: corrections,
-            clipping, weight decay, momentum and learning rate.
+            clipping, weight decay, momentum and learning rate; frozen parameters stay.
     """
 
     client: Client
@@ -197,7 +205,9 @@ class Step:
     batches: tuple[Batch, ...]
     scratch: PyTree
     key: jax.Array
-    grad: Callable[[PyTree, Batch], tuple[PyTree, Aux]]
+    step: jax.Array
+    stats: PyTree
+    grad: Callable[..., tuple[PyTree, Aux]]
     descend: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
 
 
@@ -345,8 +355,15 @@ class Method:
         scratch: ``Client -> pytree``, variables of one local training.
         update_scratch: ``LossContext -> pytree``, the scratch after a batch.
         correct_gradient: ``(gradient, params, Client) -> gradient``.
+        trainable: ``(Client, step) -> mask`` with a bool for every parameter leaf; where it is
+            False, neither gradients, weight decay nor momentum move the parameters.
         step: ``Step -> StepResult``.
         num_batches: batches one step takes.
+        optimizer: optax transformation in place of momentum, between clipping and weight decay on
+            one side and the learning rate on the other; its updates are subtracted.
+        keep_optimizer_state: clients keep the optimiser's state between rounds.
+        balanced_batches: every sample of a batch is drawn with replacement from a class drawn
+            uniformly among those the client has; an epoch has as many draws as samples.
         start: ``Client -> (params, stats)`` local training starts from.
         before_training: ``Client -> pytree``, computed before local training for ``make_upload``.
         make_upload: ``(Client, LocalResult) -> Upload``.
@@ -359,6 +376,10 @@ class Method:
         predict: ``(Model, pytree, x) -> Outputs`` of the evaluated model.
         personal: ``Client -> (params, stats)`` of the client's own model, as if a round began.
         next_phase: a later phase.
+        model: ``Model -> Model``, the method's own model around the configured one.
+        needs_linear_head: the method computes logits by ``models.functional.head``, or changes
+            ``params["head"]``, so that another method's ``model`` cannot replace it.
+        needs_blocks: the method reads ``Outputs.blocks``.
         needs_client_models: the server needs every client's model.
         needs_labelled_data: the server needs labelled data.
         needs_unlabelled_data: the server needs unlabelled data.
@@ -373,8 +394,12 @@ class Method:
     scratch: Callable[[Client], PyTree] | None = None
     update_scratch: Callable[[LossContext], PyTree] | None = None
     correct_gradient: Callable[[PyTree, PyTree, Client], PyTree] | None = None
+    trainable: Callable[[Client, jax.Array], PyTree] | None = None
     step: Callable[[Step], StepResult] | None = None
     num_batches: int = 1
+    optimizer: optax.GradientTransformation | None = None
+    keep_optimizer_state: bool = False
+    balanced_batches: bool = False
     start: Callable[[Client], tuple[PyTree, PyTree]] | None = None
     before_training: Callable[[Client], PyTree] | None = None
     make_upload: Callable[[Client, LocalResult], Upload] | None = None
@@ -386,6 +411,9 @@ class Method:
     predict: Callable[[Model, PyTree, jax.Array], Outputs] | None = None
     personal: Callable[[Client], tuple[PyTree, PyTree]] | None = None
     next_phase: NextPhase | None = None
+    model: Callable[[Model], Model] | None = None
+    needs_linear_head: bool = False
+    needs_blocks: bool = False
     needs_client_models: bool = False
     needs_labelled_data: bool = False
     needs_unlabelled_data: bool = False

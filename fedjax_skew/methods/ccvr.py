@@ -64,7 +64,7 @@ def ccvr(
         )
         return params, evaluation.stats
 
-    return Method("ccvr", eval_model=eval_model)
+    return Method("ccvr", eval_model=eval_model, needs_linear_head=True)
 
 
 def pooled_moments(evaluation: Evaluation) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -1,8 +1,12 @@
 """Composition: ``a+b`` is one method whose parts come from both."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from fedjax_skew.methods.base import (
     LocalResult,
@@ -18,12 +22,14 @@ from fedjax_skew.methods.base import (
 _SINGLE = {
     "loss": "the loss",
     "step": "the local step",
+    "optimizer": "the client optimiser",
     "start": "the start of local training",
     "weight": "the aggregation weights",
     "server": "the server rule",
     "eval_model": "the evaluated model",
     "predict": "the evaluated model's prediction",
     "personal": "the personal model",
+    "model": "the model's head",
 }
 
 
@@ -45,6 +51,12 @@ def compose(parts: Sequence[Method]) -> Method:
                 f"use method={part.name!r} alone."
             )
     single = {field: _only(parts, field, name) for field in _SINGLE}
+    for part in parts:
+        if single["model"] and part.needs_linear_head:
+            raise ValueError(
+                f"method={name!r}: {single['model'].name} replaces the model's head, but "
+                f"{part.name} needs a linear one; use one of the two."
+            )
 
     def picks(field):
         return [p for p in parts if getattr(p, field) is not None]
@@ -69,6 +81,10 @@ def compose(parts: Sequence[Method]) -> Method:
         for p in picks("correct_gradient"):
             gradient = p.correct_gradient(gradient, params, _client(client, p.name))
         return gradient
+
+    def trainable(client, step):
+        masks = [p.trainable(_client(client, p.name), step) for p in picks("trainable")]
+        return jax.tree.map(lambda *flags: functools.reduce(jnp.logical_and, flags), *masks)
 
     def step(s):
         p = single["step"]
@@ -134,6 +150,7 @@ def compose(parts: Sequence[Method]) -> Method:
         "scratch": scratch,
         "update_scratch": update_scratch,
         "correct_gradient": correct_gradient,
+        "trainable": trainable,
         "before_training": before_training,
         "make_upload": make_upload,
         "update_server_state": update_server_state,
@@ -147,10 +164,16 @@ def compose(parts: Sequence[Method]) -> Method:
         "eval_model": eval_model,
         "predict": single["predict"] and single["predict"].predict,
         "personal": for_client("personal"),
+        "optimizer": single["optimizer"] and single["optimizer"].optimizer,
+        "model": single["model"] and single["model"].model,
     }
     return Method(
         name=name,
         num_batches=single["step"].num_batches if single["step"] else 1,
+        keep_optimizer_state=any(p.keep_optimizer_state for p in parts),
+        balanced_batches=any(p.balanced_batches for p in parts),
+        needs_linear_head=any(p.needs_linear_head for p in parts),
+        needs_blocks=any(p.needs_blocks for p in parts),
         needs_client_models=any(p.needs_client_models for p in parts),
         needs_labelled_data=any(p.needs_labelled_data for p in parts),
         needs_unlabelled_data=any(p.needs_unlabelled_data for p in parts),

@@ -113,6 +113,7 @@ def creff(
         make_upload=make_upload,
         update_server_state=update_server_state,
         eval_model=eval_model,
+        needs_linear_head=True,
     )
 
 

@@ -131,20 +131,23 @@ def cluster_clients(class_counts: np.ndarray, num_clusters: int, seed: int) -> n
 def concatenated(model: Model) -> Model:
     """The model whose features are those of all encoders, which live in its ``stats``."""
 
-    def apply(params, stats, x, *, train=False, where=None):
+    def features(params, stats, x, *, train=False, where=None):
         encoders = stats["encoders"]
-        features = jax.vmap(lambda p, s: model.apply(p, s, x)[0].features)(
+        made = jax.vmap(lambda p, s: model.features(p, s, x)[0])(
             encoders["params"], encoders["stats"]
         )
-        features = _side_by_side(features)
-        return Outputs(head(params, features), features), stats
+        return _side_by_side(made), stats
+
+    def apply(params, stats, x, *, train=False, where=None):
+        made, stats = features(params, stats, x)
+        return Outputs(head(params, made), made), stats
 
     def init(key, x):
         params, stats = model.init(key, x)
         one = jax.tree.map(lambda a: a[None], {"params": params, "stats": stats})
         return {"head": params["head"]}, {"encoders": one}
 
-    return Model(init, apply)
+    return Model(init, apply, features)
 
 
 def _side_by_side(features: jax.Array) -> jax.Array:

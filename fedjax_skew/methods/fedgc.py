@@ -55,7 +55,14 @@ def fedgc(*, lam: NonNegative = 1.0, cosine: bool = False) -> Method:
         head = {**new.params["head"], "kernel": kernel}
         return new._replace(params={**new.params, "head": head})
 
-    return Method("fedgc", loss=loss, make_upload=make_upload, server=server, head_bias=False)
+    return Method(
+        "fedgc",
+        loss=loss,
+        make_upload=make_upload,
+        server=server,
+        head_bias=False,
+        needs_linear_head=True,
+    )
 
 
 def correction(rows: jax.Array, held: jax.Array, *, cosine: bool = False) -> jax.Array:

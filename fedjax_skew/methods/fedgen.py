@@ -167,6 +167,7 @@ def fedgen(
         update_scratch=update_scratch,
         make_upload=make_upload,
         update_server_state=update_server_state,
+        needs_linear_head=True,
     )
 
 

@@ -66,4 +66,5 @@ def fedgr(
         make_upload=make_upload if lam else None,
         server=server if lam else None,
         head_bias=False,
+        needs_linear_head=lam > 0,
     )

@@ -151,6 +151,7 @@ def fedlc_lt(
         server=server if central else None,
         needs_client_models=l_global,
         needs_labelled_data=central,
+        needs_linear_head=class_query,
     )
 
 

@@ -26,9 +26,14 @@ def effective_steps(num_steps: jax.Array, momentum: float) -> jax.Array:
 
 
 def require_fresh_momentum(method: str, info: RunInfo) -> None:
-    """Raises if clients keep their momentum, because ``effective_steps`` would then be wrong."""
+    """Raises unless clients run SGD with momentum that starts at zero every round."""
     if info.keep_momentum:
         raise ValueError(
-            f"keep_momentum=True does not go with method={method!r}, whose step counts hold for "
-            "momentum that starts at zero every round; set it to False."
+            f"keep_momentum=True is incompatible with method={method!r}, whose step counts hold "
+            "for momentum that starts at zero every round; set it to False."
+        )
+    if not info.sgd:
+        raise ValueError(
+            f"method={method!r} counts the steps of SGD and is incompatible with a client "
+            "optimiser that another method or the caller brings; use one of the two."
         )

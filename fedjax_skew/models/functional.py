@@ -21,10 +21,13 @@ class Outputs(NamedTuple):
     Attributes:
         logits: ``[B, C]``.
         features: ``[B, D]``, the input of the head.
+        blocks: outputs ``[B, D_i]`` of the network's stages before their activation, averaged over
+            pixels, in no particular order; empty unless ``from_module`` is told to collect them.
     """
 
     logits: jax.Array
     features: jax.Array
+    blocks: tuple[jax.Array, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +39,13 @@ class Model:
             ``stats`` holds running statistics of normalisation layers (``{}`` without any).
         apply: ``(params, stats, x, *, train=False, where=None) -> (Outputs, stats)``; ``x`` is a
             batch as stored (uint8 images or floats); ``where [B]`` marks the valid rows.
+        features: ``apply`` without the head: gives ``(features, stats)``, and ``params`` needs no
+            entry ``head``.
     """
 
     init: Callable[..., tuple[PyTree, PyTree]]
     apply: Callable[..., tuple[Outputs, PyTree]]
+    features: Callable[..., tuple[jax.Array, PyTree]]
 
 
 def head(params: PyTree, features: jax.Array) -> jax.Array:
@@ -48,8 +54,17 @@ def head(params: PyTree, features: jax.Array) -> jax.Array:
     return logits + params["head"]["bias"] if "bias" in params["head"] else logits
 
 
-def from_module(module: nn.Module, normalize: Callable[[jax.Array], jax.Array]) -> Model:
-    """Wraps a flax module; ``normalize`` maps a stored batch to the module's input."""
+def from_module(
+    module: nn.Module, normalize: Callable[[jax.Array], jax.Array], *, blocks: bool = False
+) -> Model:
+    """Wraps a flax module.
+
+    Args:
+        module: its call ``(x, *, train, where)`` gives ``(logits, features)``, and its last layer
+            is named ``head``.
+        normalize: maps a stored batch to the module's input.
+        blocks: collect what the module sows into the collection ``blocks``.
+    """
 
     def init(key, x):
         variables = module.init(key, normalize(x), train=False)
@@ -57,14 +72,28 @@ def from_module(module: nn.Module, normalize: Callable[[jax.Array], jax.Array]) 
 
     def apply(params, stats, x, *, train=False, where=None):
         variables = {"params": params, **({"batch_stats": stats} if stats else {})}
-        if train and stats:
-            outputs, new = module.apply(
-                variables, normalize(x), train=True, where=where, mutable=["batch_stats"]
-            )
-            return Outputs(*outputs), new["batch_stats"]
-        return Outputs(*module.apply(variables, normalize(x), train=train, where=where)), stats
+        mutable = ["batch_stats"] * bool(train and stats) + ["blocks"] * blocks
+        if not mutable:
+            return Outputs(*module.apply(variables, normalize(x), train=train, where=where)), stats
+        outputs, new = module.apply(
+            variables, normalize(x), train=train, where=where, mutable=mutable
+        )
+        made = tuple(jax.tree.leaves(new.get("blocks", ())))
+        return Outputs(*outputs[:2], made), new.get("batch_stats", stats)
 
-    return Model(init, apply)
+    def features(params, stats, x, *, train=False, where=None):
+        with nn.intercept_methods(_skip_head):
+            outputs, stats = apply(params, stats, x, train=train, where=where)
+        return outputs.features, stats
+
+    return Model(init, apply, features)
+
+
+def _skip_head(call, args, kwargs, context):
+    """Makes the layer ``head`` return its input."""
+    if context.module.name == "head" and context.method_name == "__call__":
+        return args[0]
+    return call(*args, **kwargs)
 
 
 def normalizer(

@@ -134,3 +134,15 @@ def _max_pool_jvp(
 def global_average_pool(x: Array) -> Array:
     """Maps ``[B, H, W, C]`` to ``[B, C]`` by averaging over all pixels, in float32."""
     return x.mean(axis=(1, 2), dtype=jnp.float32)
+
+
+def collects_blocks(module: nn.Module) -> bool:
+    """Whether the caller collects ``blocks``, the outputs of stages before their activation."""
+    return not module.is_initializing() and module.is_mutable_collection("blocks")
+
+
+def sow_block(module: nn.Module, x: Array) -> None:
+    """Records ``x [B, ..., C]``, averaged over pixels, if ``blocks`` are collected."""
+    if collects_blocks(module):
+        pooled = x.mean(axis=tuple(range(1, x.ndim - 1)), dtype=jnp.float32)
+        module.sow("blocks", "output", pooled)

@@ -9,7 +9,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models.layers import Conv, Padding, max_pool, torch_uniform
+from fedjax_skew.models.layers import (
+    Conv,
+    Padding,
+    collects_blocks,
+    max_pool,
+    sow_block,
+    torch_uniform,
+)
 from fedjax_skew.models.norm import Norm
 
 Array = jax.Array
@@ -31,21 +38,24 @@ class ConvBlock(nn.Module):
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Maps ``[B, H, W, C]`` to ``[B, H', W', features]``."""
         plain = self.norm == "none"
+        fused = self.pool and plain and not collects_blocks(self)
         x = Conv(
             self.features,
             (self.kernel_size, self.kernel_size),
             padding=self.padding,
             use_bias=plain,
-            pool_relu=self.pool and plain,
+            pool_relu=fused,
             impl=self.impl,
             dtype=self.dtype,
             kernel_init=self.kernel_init,
             name="conv",
         )(x)
-        if self.pool and plain:
+        if fused:
             return x
         x = Norm(self.norm, dtype=self.dtype, name="norm")(x, train, where)
-        return nn.relu(max_pool(x) if self.pool else x)
+        x = max_pool(x) if self.pool else x
+        sow_block(self, x)
+        return nn.relu(x)
 
 
 class Plain(nn.Module):
@@ -98,5 +108,7 @@ class Plain(nn.Module):
         x = x.reshape(x.shape[0], -1)
         for n, width in enumerate(self.dense):
             layer = nn.Dense(width, dtype=self.dtype, kernel_init=self.dense_init, name=f"dense{n}")
-            x = nn.relu(layer(x))
+            x = layer(x)
+            sow_block(self, x)
+            x = nn.relu(x)
         return x

@@ -11,7 +11,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models.layers import Conv, global_average_pool, he_fan_out, torch_uniform
+from fedjax_skew.models.layers import (
+    Conv,
+    global_average_pool,
+    he_fan_out,
+    sow_block,
+    torch_uniform,
+)
 from fedjax_skew.models.norm import Norm
 
 Array = jax.Array
@@ -52,7 +58,7 @@ class BasicBlock(nn.Module):
 
     Where the shape changes, the shortcut is a strided 1x1 convolution with normalisation, or with
     ``pad_shortcut`` every second pixel with zero channels added on both sides (option A of the
-    paper, without parameters).
+    paper, without parameters). With ``is_block`` its output is a block, see ``layers.sow_block``.
     """
 
     features: int
@@ -61,6 +67,7 @@ class BasicBlock(nn.Module):
     norm: str
     conv_impl: str
     dtype: Any
+    is_block: bool = False
 
     @nn.compact
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
@@ -78,6 +85,8 @@ class BasicBlock(nn.Module):
                     self.features, 1, strides=self.strides, name="shortcut", **options
                 )
                 x = shortcut(x, train, where)
+        if self.is_block:
+            sow_block(self, y + x)
         return nn.relu(y + x)
 
 
@@ -107,7 +116,9 @@ class ResNet(nn.Module):
         """Maps images ``[B, H, W, C]`` to features ``[B, widths[-1]]``."""
         block = nn.remat(BasicBlock, static_argnums=(2,)) if self.remat else BasicBlock
         options = dict(norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype)
-        x = nn.relu(ConvNorm(self.widths[0], name="stem", **options)(x, train, where))
+        x = ConvNorm(self.widths[0], name="stem", **options)(x, train, where)
+        sow_block(self, x)
+        x = nn.relu(x)
         for stage, width in enumerate(self.widths):
             for n in range(self.blocks):
                 strides = 2 if stage > 0 and n == 0 else 1
@@ -115,6 +126,7 @@ class ResNet(nn.Module):
                     features=width,
                     strides=strides,
                     pad_shortcut=self.pad_shortcut,
+                    is_block=n == self.blocks - 1,
                     name=f"stage{stage}_block{n}",
                     **options,
                 )(x, train, where)
@@ -196,5 +208,8 @@ class MobileNetV2(nn.Module):
                     name=f"stage{stage}_block{n}",
                     **options,
                 )(x, train, where)
-        x = nn.relu(ConvNorm(1280, 1, name="last", **outer)(x, train, where))
+            sow_block(self, x)
+        x = ConvNorm(1280, 1, name="last", **outer)(x, train, where)
+        sow_block(self, x)
+        x = nn.relu(x)
         return global_average_pool(x)

@@ -100,6 +100,7 @@ def build(
         momentum=config.momentum,
         weight_decay=config.weight_decay,
         keep_momentum=config.keep_momentum and config.momentum > 0,
+        sgd=method.optimizer is None,
     )
     _check_size_of_round(config, partitions)
     if config.batch_norm == "local":
@@ -160,10 +161,11 @@ def make_model(
             dtype=dtype,
             remat=config.remat,
         )
-    model = from_module(module, normalizer(dataset.mean, dataset.std, dtype))
+    normalize = normalizer(dataset.mean, dataset.std, dtype)
+    model = from_module(module, normalize, blocks=method.needs_blocks)
     if given is None:
         _check_fit(config, dataset, model)
-    return model
+    return method.model(model) if method.model else model
 
 
 def make_schedule(config: ml_collections.ConfigDict) -> Callable[[jax.Array], jax.Array]:
@@ -179,14 +181,21 @@ def make_schedule(config: ml_collections.ConfigDict) -> Callable[[jax.Array], ja
     return optax.constant_schedule(lr)
 
 
-def make_optimizer(config: ml_collections.ConfigDict) -> optax.GradientTransformation:
-    """SGD without the learning rate, which changes by round: clip, decay, momentum."""
+def make_optimizer(
+    config: ml_collections.ConfigDict, method: Method
+) -> optax.GradientTransformation:
+    """The client optimiser without the learning rate, which changes by round.
+
+    Clipping, weight decay and momentum; a method may bring a transformation in place of momentum.
+    """
     parts = []
     if config.clip_norm:
         parts.append(optax.clip_by_global_norm(config.clip_norm))
     if config.weight_decay:
         parts.append(optax.add_decayed_weights(config.weight_decay))
-    if config.momentum:
+    if method.optimizer:
+        parts.append(method.optimizer)
+    elif config.momentum:
         parts.append(optax.trace(config.momentum))
     return optax.chain(*parts) if parts else optax.identity()
 
@@ -314,12 +323,12 @@ def _spec(config, info: RunInfo, method: Method, model: Model) -> RoundSpec:
         info=info,
         model=model,
         method=method,
-        optimizer=make_optimizer(config),
+        optimizer=make_optimizer(config, method),
         local_epochs=0 if method.local_steps else config.local_epochs,
         local_steps=method.local_steps or config.local_steps,
         drop_last=config.drop_last,
         augment=lambda x, key: augment.augment(config.augment, x, key),
-        keep_momentum=config.keep_momentum and config.momentum > 0,
+        keep_momentum=(config.keep_momentum and config.momentum > 0) or method.keep_optimizer_state,
         skip_nonfinite=config.on_nonfinite == "skip",
     )
     return RoundSpec(

@@ -170,16 +170,31 @@ def make_batches():
 
 @pytest.fixture(scope="session")
 def take_step(make_client, make_batches):
-    """One real local step of a method: ``take_step(method, client, batches=..., momentum=0.9)``."""
+    """One real local step of a method: ``take_step(method, client, batches=..., momentum=0.9)``.
 
-    def take(method, client=None, *, params=None, batches=None, momentum=0.0):
+    ``after`` is the result of the step before it.
+    """
+
+    def take(
+        method,
+        client=None,
+        *,
+        params=None,
+        batches=None,
+        momentum=0.0,
+        weight_decay=0.0,
+        after=None,
+    ):
         client = client or make_client()
         params = client.params if params is None else params
+        parts = [optax.identity()]
+        parts += [optax.add_decayed_weights(weight_decay)] * (weight_decay > 0)
+        parts += [optax.trace(momentum)] * (momentum > 0)
         work = LocalSpec(
             info=client.info,
             model=client.model,
             method=method,
-            optimizer=optax.trace(momentum) if momentum else optax.identity(),
+            optimizer=optax.chain(*parts),
             local_epochs=1,
             local_steps=0,
             drop_last=False,
@@ -187,15 +202,16 @@ def take_step(make_client, make_batches):
             keep_momentum=False,
             skip_nonfinite=False,
         )
+        scratch = method.scratch(client) if method.scratch else None
         return local_step(
             work,
             client,
-            params,
-            client.stats,
-            work.optimizer.init(params),
-            method.scratch(client) if method.scratch else None,
+            after.params if after else params,
+            after.aux.stats if after else client.stats,
+            after.opt_state if after else work.optimizer.init(params),
+            after.scratch if after else scratch,
             make_batches(method.num_batches) if batches is None else batches,
-            jnp.int32(0),
+            jnp.int32(1 if after else 0),
             jnp.int32(4),
             jax.random.key(8),
         )

@@ -9,7 +9,6 @@ import pytest
 
 from fedjax_skew import losses
 from fedjax_skew.methods import build
-from fedjax_skew.models.functional import Model
 
 
 def fedvls(**hparams):
@@ -64,7 +63,7 @@ def test_the_teacher_is_in_training_mode_in_the_code_only(context):
         shift = jnp.array([0.0, 0.0, 0.0, 5.0 if train else 0.0])
         return outputs._replace(logits=outputs.logits + shift), stats
 
-    model = Model(context.client.model.init, apply)
+    model = dataclasses.replace(context.client.model, apply=apply)
     other = dataclasses.replace(context, client=dataclasses.replace(context.client, model=model))
     published = fedvls(logit_weight=0.0)
     paper = fedvls(logit_weight=0.0, form="paper")

@@ -105,5 +105,7 @@ def test_kept_momentum_is_refused(make_init_context, info):
     context = dataclasses.replace(
         make_init_context(), info=dataclasses.replace(info, keep_momentum=True)
     )
-    with pytest.raises(ValueError, match="keep_momentum=True does not go with method='scaffold'"):
+    with pytest.raises(
+        ValueError, match="keep_momentum=True is incompatible with method='scaffold'"
+    ):
         scaffold().init(context)
