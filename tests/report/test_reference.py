@@ -1,7 +1,6 @@
-"""The papers' numbers inside the package against the tables they were taken from."""
+"""The papers' numbers inside the package."""
 
-import csv
-import pathlib
+import hashlib
 
 import pytest
 
@@ -19,7 +18,6 @@ COUNTS = {
     for paper, counts in TABLES.items()
     for number, count in enumerate(counts)
 }
-ORIGINALS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "reference"
 
 
 def test_all_24_tables_are_there_with_all_their_rows():
@@ -27,26 +25,17 @@ def test_all_24_tables_are_there_with_all_their_rows():
     assert len(COUNTS) == 24 and sum(COUNTS.values()) == 1400
 
 
-@pytest.mark.skipif(
-    not ORIGINALS.is_dir(), reason="the original tables are not beside the checkout"
-)
-@pytest.mark.parametrize("table", COUNTS)
-def test_every_number_is_exactly_as_printed(table):
-    with open(ORIGINALS / f"{table.replace('/', '_')}.csv", newline="", encoding="utf-8") as file:
-        expected = [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]
-    ours = []
-    for row in reference.load(table):
-        value, _, std = row.printed.partition("±")
-        assert float(value) == row.value
-        assert (float(std) if std else None) == row.std
-        fields = {name: getattr(row, name) for name in ("method", "dataset", "model", "partition")}
-        fields |= {"setting": row.setting, "metric": row.metric, "value": value, **row.extras}
-        ours.append(fields | ({"std": std} if std else {}))
-
-    def order(rows):
-        return sorted(sorted(row.items()) for row in rows)
-
-    assert order(ours) == order(expected)
+def test_every_number_is_as_it_was_when_it_was_compared_with_the_papers():
+    """Correct a number only with the paper at hand, and store the new hash with it."""
+    digest = hashlib.sha256()
+    for table in reference.table_names():
+        for row in reference.load(table):
+            value, _, std = row.printed.partition("±")
+            assert float(value) == row.value
+            assert (float(std) if std else None) == row.std
+            fields = row._asdict() | {"table": table, "extras": sorted(row.extras.items())}
+            digest.update(repr(sorted(fields.items())).encode())
+    assert digest.hexdigest()[:16] == "d2e36546b9a76ba5"
 
 
 @pytest.mark.parametrize("table", COUNTS)
