@@ -1,6 +1,7 @@
 """A sequential PyTorch simulation of the same round: same model, batches and optimiser."""
 
 import copy
+import itertools
 from typing import Any
 
 import numpy as np
@@ -34,48 +35,51 @@ class _Block(nn.Module):
         return torch.relu(self.main(x) + self.short(x))
 
 
+def _conv(inputs: int, outputs: int, size: int, pool: bool, padding: int = 0) -> list[nn.Module]:
+    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, size, padding=padding), nn.ReLU()]
+    return [*layers, nn.MaxPool2d(2)] if pool else layers
+
+
+def _dense(*widths: int) -> list[nn.Module]:
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in itertools.pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return layers[:-1]
+
+
 def make_module(name: str) -> nn.Module:
-    """The PyTorch twin of a model of this package."""
-    if name == "logistic":
-        return nn.Sequential(nn.Flatten(), nn.Linear(60, 10))
-    if name == "mlp":
-        return nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(784, 200),
-            nn.ReLU(),
-            nn.Linear(200, 200),
-            nn.ReLU(),
-            nn.Linear(200, 10),
-        )
-    if name == "tfcnn":
-        return nn.Sequential(
-            nn.Conv2d(1, 32, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(64, 64, 3),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(576, 64),
-            nn.ReLU(),
-            nn.Linear(64, 10),
-        )
-    if name == "pfl_cnn":
-        return nn.Sequential(
-            nn.Conv2d(3, 32, 3),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(64 * 14 * 14, 128),
-            nn.ReLU(),
-            nn.Linear(128, 10),
-        )
-    if name == "resnet8_w16":
-        return nn.Sequential(
+    """Makes the PyTorch twin of a model of this package."""
+    layers: dict[str, list[nn.Module]] = {
+        "logistic": _dense(60, 10),
+        "mlp": _dense(784, 200, 200, 10),
+        "simple_cnn": [
+            *_conv(3, 6, 5, True),
+            *_conv(6, 16, 5, True),
+            *_dense(400, 120, 84, 10),
+        ],
+        "fedavg_cnn": [
+            *_conv(1, 32, 5, True, padding=2),
+            *_conv(32, 64, 5, True, padding=2),
+            *_dense(3136, 512, 10),
+        ],
+        "tfcnn": [
+            *_conv(1, 32, 3, True),
+            *_conv(32, 64, 3, True),
+            *_conv(64, 64, 3, False),
+            *_dense(576, 64, 10),
+        ],
+        "pfl_cnn": [
+            *_conv(3, 32, 3, False),
+            *_conv(32, 64, 3, True),
+            *_dense(64 * 14 * 14, 128, 10),
+        ],
+        "fedlc_cnn": [
+            *_conv(3, 128, 3, True),
+            *_conv(128, 128, 3, True),
+            *_conv(128, 128, 3, False),
+            *_dense(2048, 10),
+        ],
+        "resnet8_w16": [
             nn.Conv2d(3, 16, 3, 1, 1, bias=False),
             nn.BatchNorm2d(16),
             nn.ReLU(),
@@ -83,14 +87,16 @@ def make_module(name: str) -> nn.Module:
             _Block(16, 32, 2),
             _Block(32, 64, 2),
             nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(64, 10),
-        )
-    raise ValueError(f"model={name!r} has no PyTorch twin.")
+            *_dense(64, 10),
+        ],
+    }
+    if name not in layers:
+        raise ValueError(f"model={name!r} has no PyTorch twin; allowed: {', '.join(layers)}.")
+    return nn.Sequential(*layers[name])
 
 
 def pixels(dataset: Dataset, x: np.ndarray) -> torch.Tensor:
-    """Samples as PyTorch wants them: images with channels first, normalised."""
+    """Converts samples to PyTorch's form: images with channels first, normalised."""
     tensor = torch.from_numpy(np.ascontiguousarray(x))
     if x.dtype != np.uint8:
         return tensor

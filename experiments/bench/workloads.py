@@ -1,15 +1,18 @@
 """The workloads: what is trained. Speed does not depend on pixels, so these are random."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import ml_collections
 import numpy as np
 
+from experiments.bench.jax_peers import plain_model
 from fedjax_skew.config import default_config
 from fedjax_skew.data import datasets
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.losses import cross_entropy
 from fedjax_skew.simulation.problem import Problem, build
 
 
@@ -55,6 +58,41 @@ WORKLOADS = {
             "local_epochs": 2,
         },
     ),
+    "simple_cnn": Workload(
+        "LeNet-like CNN on 32x32x3, 20 clients, Dirichlet(0.1), B=128, 1 epoch",
+        (32, 32, 3),
+        50_000,
+        {
+            "model": "simple_cnn",
+            "partition": "dirichlet(beta=0.1)",
+            "num_clients": 20,
+            "batch_size": 128,
+        },
+    ),
+    "fedavg_cnn": Workload(
+        "FedAvg's CNN on 28x28, 100 clients x 300, 10 %, B=50, 1 epoch",
+        (28, 28, 1),
+        30_000,
+        {
+            "model": "fedavg_cnn",
+            "partition": "iid",
+            "num_clients": 100,
+            "participation": 0.1,
+            "batch_size": 50,
+        },
+    ),
+    "fedlc_cnn": Workload(
+        "FedLC's CNN of three convolutions 128 on 32x32x3, 8 clients x 2 steps of 64",
+        (32, 32, 3),
+        8 * 128,
+        {
+            "model": "fedlc_cnn",
+            "partition": "iid",
+            "num_clients": 8,
+            "local_epochs": 0,
+            "local_steps": 2,
+        },
+    ),
     "pfl_cnn": Workload(
         "CNN 32-64-pool-128 on 32x32x3, 1000 clients x 50, 50 a round, batch 10, 1 epoch",
         (32, 32, 3),
@@ -89,19 +127,18 @@ WORKLOADS = {
 }
 
 
-def make_config(workload: Workload, **changes: Any) -> ml_collections.ConfigDict:
-    """The workload as a configuration."""
+def make_config(workload: Workload, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
+    """Returns the workload's configuration with ``changes``, whose names may have dots."""
     config = default_config()
-    config.client_lr = 0.01
-    config.rounds = 1_000_000
-    config.update(workload.changes)
-    config.update(changes)
+    config.update_from_flattened_dict(
+        {"client_lr": 0.01, "rounds": 1_000_000, **workload.changes, **changes}
+    )
     return config
 
 
-def make_problem(workload: Workload, **changes: Any) -> Problem:
-    """The workload as a problem, with ``changes`` of the configuration."""
-    config = make_config(workload, **changes)
+def make_problem(workload: Workload, changes: Mapping[str, Any] | None = None) -> Problem:
+    """Returns the workload's problem, with ``changes`` of the configuration."""
+    config = make_config(workload, changes or {})
     return build(config, dataset=make_dataset(workload))
 
 
@@ -117,15 +154,9 @@ def make_dataset(workload: Workload) -> Dataset:
 
 
 def flops_per_sample(problem: Problem) -> float:
-    """Floating point operations of one sample's gradient, counted by XLA on plain convolutions."""
-    from fedjax_skew.losses import cross_entropy
-    from fedjax_skew.simulation.problem import make_model
-
-    config = problem.config.copy_and_resolve_references()
-    config.conv_impl = "xla"
-    model = make_model(config, problem.dataset, problem.phases[0].method)
-    size = 64
-    x, labels = problem.dataset.x_train[:size], problem.dataset.y_train[:size]
+    """Counts the operations of one sample's gradient, by XLA on plain convolutions."""
+    model = plain_model(problem)
+    x, labels = problem.dataset.x_train[:64], problem.dataset.y_train[:64]
     params, stats = jax.eval_shape(lambda: model.init(jax.random.key(0), x))
 
     def loss(params, stats):

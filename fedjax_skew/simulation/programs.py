@@ -94,15 +94,7 @@ def compile_rounds(
     if data.x is None or host.on_host(state):
         source = problem.data if data.x is None else None
         return host.HostRounds(phase.spec, state, source, data)
-    length = min(problem.config.eval_every, phase.last - phase.first)
-    shardings = state_shardings(phase.spec.mesh)
-    fn = jax.jit(
-        functools.partial(run_rounds, phase.spec, length),
-        donate_argnums=0,
-        out_shardings=(shardings, shardings.round),
-        compiler_options=compiler_options(),
-    )
-    compiled = fn.lower(state, data, np.int32(0)).compile()
+    compiled = lower_rounds(problem, phase, state, arrays).compile()
 
     def rounds(state, until):
         first = int(state.round)
@@ -111,6 +103,21 @@ def compile_rounds(
         return state, jax.tree.map(lambda r: np.asarray(r)[:done], report)
 
     return rounds
+
+
+def lower_rounds(
+    problem: Problem, phase: Phase, state: State, arrays: Arrays
+) -> jax.stages.Lowered:
+    """Lowers ``(state, data, until) -> (state, reports)`` for data and state on the devices."""
+    length = min(problem.config.eval_every, phase.last - phase.first)
+    shardings = state_shardings(phase.spec.mesh)
+    fn = jax.jit(
+        functools.partial(run_rounds, phase.spec, length),
+        donate_argnums=0,
+        out_shardings=(shardings, shardings.round),
+        compiler_options=compiler_options(),
+    )
+    return fn.lower(state, arrays.data, np.int32(0))
 
 
 def _scores(spec: RoundSpec, state: State, arrays: Arrays) -> Callable[..., Any]:
