@@ -5,20 +5,19 @@ a store may hold several tables, figures and scales, and what two of them share 
 """
 
 import dataclasses
-import importlib
 import pathlib
-import re
 from collections.abc import Iterable, Sequence
-from types import ModuleType
 
 import ml_collections
 
-from configs import figures, tables
 from configs.common import fit_phases
+from experiments import papers, selection
 from experiments import scale as scale_rules
+from experiments.selection import Run
 from fedjax_skew import errors, methods
 from fedjax_skew.config import EXECUTION_FIELDS, used_hparams
-from fedjax_skew.report import collect, reference, store
+from fedjax_skew.report import collect, store
+from fedjax_skew.report.reference import Row
 from fedjax_skew.report.result_table import Table
 from fedjax_skew.runs import rundir
 
@@ -36,7 +35,7 @@ class Cell:
         scale: how the run differs from the paper's recipe, in the words of the command line.
     """
 
-    run: tables.Run
+    run: Run
     full: ml_collections.ConfigDict
     directory: pathlib.Path
     whole: ml_collections.ConfigDict | None = None
@@ -67,25 +66,6 @@ class Cell:
         return record
 
 
-def module(name: str) -> ModuleType:
-    """``configs/<paper>/table<N>.py`` or ``configs/<paper>/figure<N>.py``."""
-    kind = "figure" if name in figures.names() or "/fig" in name else "table"
-    allowed = figures.names() if kind == "figure" else reference.table_names()
-    if name not in allowed:
-        raise errors.unknown(kind, name, allowed)
-    return importlib.import_module(f"configs.{name.replace('/', '.')}")
-
-
-def recipe(name: str) -> ModuleType:
-    """``configs/<paper>/recipe.py`` of a table or figure."""
-    return importlib.import_module(f"configs.{name.partition('/')[0]}.recipe")
-
-
-def title(name: str) -> str:
-    """``"FedVLS Table 1"`` or ``"FedVLS Figure 1"``."""
-    return module(name).FIGURE.title if name in figures.names() else reference.title(name)
-
-
 def plan(
     name: str,
     workdir: str | pathlib.Path,
@@ -97,6 +77,7 @@ def plan(
     changes: Sequence[str] = (),
     data_dir: str = "",
     split_seeds: bool = False,
+    variant: str = "",
 ) -> list[Cell]:
     """The cells of a table or figure.
 
@@ -110,17 +91,25 @@ def plan(
         changes: ``field=value`` for any field of the configuration.
         data_dir: where the data is.
         split_seeds: every seed is a run of its own, which gives the same numbers.
+        variant: of the paper's recipe, by name.
     """
     if scale not in scale_rules.SCALES:
         raise errors.unknown("scale", scale, scale_rules.SCALES)
-    source, shrunk = module(name), scale_rules.scaled
-    if name in figures.names():
-        shrunk = scale_rules.scaled_figure if source.FIGURE.trained else scale_rules.unscaled
-        only = only or (source.FIGURE.smoke if scale == "smoke" else "")
-    label = " ".join([scale, *sorted([*changes, *([f"rounds={rounds}"] if rounds else [])])])
+    paper, place = papers.of(name)
+    shrunk = scale_rules.scaled
+    if papers.is_figure(name):
+        figure = paper.figure(place)
+        shrunk = scale_rules.scaled_figure if figure.trained else scale_rules.unscaled
+        only = only or (figure.smoke if scale == "smoke" else "")
+    words = [*changes, *([f"rounds={rounds}"] if rounds else [])]
+    words += [f"variant={variant}"] if variant else []
+    label = " ".join([scale, *sorted(words)])
     found = []
-    for run in tables.select(source.runs(), tables.parse(only)):
-        config = shrunk(run.config, scale, recipe(name).shrink)
+    for run in selection.select(paper.runs(place), selection.parse(only)):
+        config = run.config.copy_and_resolve_references()
+        if variant:
+            paper.vary(config, variant)
+        config = shrunk(config, scale, paper.shrink)
         if seeds:
             config.num_seeds = seeds
         if rounds:
@@ -131,7 +120,7 @@ def plan(
         config.dataset.data_dir = data_dir
         config.figures = config.tensorboard = False
         for part in split_by_seed(config) if split_seeds else [config]:
-            made = tables.Run(part, run.rows)
+            made = Run(part, run.rows)
             directory = pathlib.Path(workdir) / "cells" / made.name
             whole = config if split_seeds else None
             found.append(Cell(made, run.config, directory, whole, name, label))
@@ -143,13 +132,14 @@ def scale_flags(scale: str) -> str:
     size, *changes = scale.split(" ")
     words = [f"--scale={size}"]
     for change in changes:
-        words.append(f"--{change}" if change.startswith("rounds=") else f"--set={change}")
+        own = change.startswith(("rounds=", "variant="))
+        words.append(f"--{change}" if own else f"--set={change}")
     return " ".join(words)
 
 
 def command(name: str, scale: str = "full") -> str:
     """The command that makes a table or figure at a scale."""
-    kind = "figure" if name in figures.names() else "table"
+    kind = "figure" if papers.is_figure(name) else "table"
     flags = f"{scale_flags(scale)} " if scale != "full" else ""
     return (
         f"python -m experiments.reproduce --{kind}={name} {flags}"
@@ -167,25 +157,44 @@ def split_by_seed(config: ml_collections.ConfigDict) -> list[ml_collections.Conf
     return parts
 
 
-def build_table(table: str, cells: Sequence[Cell]) -> list[Table]:
+def build_table(name: str, cells: Sequence[Cell]) -> list[Table]:
     """The table with whatever is finished, and a second one where the paper scored its own data."""
-    rules = recipe(table)
+    paper, _ = papers.of(name)
     entries = [collect.Entry(cell.run.rows, cell.record()) for cell in cells]
-    which = {rules.measured(row)[1] for cell in cells for row in cell.run.rows}
+    which = {paper.measured(row)[1] for cell in cells for row in cell.run.rows}
     made = collect.table(
-        table,
+        name,
         entries,
-        rules.measured,
-        reported=which.pop() if len(which) == 1 else rules.REPORTED,
+        paper.measured,
+        reported=which.pop() if len(which) == 1 else paper.reported,
         row_marks=_marks(cells),
         scaled=scaled_sentences(cells),
         footnotes=(
-            *_chosen(table, rules.UNSTATED),
+            *provenance(name, [row for cell in cells for row in cell.run.rows]),
             *machines(entry.record for entry in entries),
         ),
     )
-    second = collect.held_out(made, entries, rules.measured)
+    second = collect.held_out(made, entries, paper.measured)
     return [made, second] if second else [made]
+
+
+def provenance(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Where the recipe of some printed numbers comes from, one sentence per source."""
+    paper, place = papers.of(name)
+    used = {id(s): s for row in rows for s in paper.settings(place, row).values()}
+    sentences = []
+    for source, words in papers.SOURCES.items():
+        mine = [s for s in paper.recipe if id(s) in used and s.source == source]
+        texts = [f"{s.field}={s.shown}{f' ({s.where})' if s.where else ''}" for s in mine]
+        notes = [
+            note.text
+            for note in paper.notes
+            if note.source == source and (not note.places or place in note.places)
+        ]
+        if texts or notes:
+            listed = f"{', '.join(texts)}. " if texts else ""
+            sentences.append(f"{source}, {words}: {listed}{' '.join(notes)}".strip())
+    return (*sentences, *(f"Independent result: {text}" for text in paper.independent))
 
 
 def scaled_sentences(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -205,13 +214,6 @@ def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
             for row in cell.run.rows:
                 marks[row.row] = (f"Trains on {' and '.join(kinds)} data on the server.",)
     return marks
-
-
-def _chosen(table: str, unstated: Iterable[str]) -> tuple[str, ...]:
-    """What the paper does not say and the recipe chose, without what is about other tables."""
-    mine = reference.title(table).rpartition(" ")[2]
-    about = ((re.match(r"Table (\w+)", sentence), sentence) for sentence in unstated)
-    return tuple(f"Chosen here: {s}" for match, s in about if not match or match[1] == mine)
 
 
 def machines(records: Iterable[store.Record]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from configs.claims import CLAIMS
-from experiments import app, cells, claims_table, dry_run, figure_numbers, figures, launch, scale
+from experiments import app, cells, claims_table, dry_run, figure_numbers, launch, scale
 from experiments import values as values_
 from experiments.cells import Cell
 from experiments.verdicts import Claim
@@ -121,7 +121,7 @@ def needed(
             data_dir=data_dir,
             split_seeds=True,
         )
-        whole = name in figures.names() and figure_numbers.has_numbers(name)
+        whole = figure_numbers.has_numbers(name)
         found += [
             cell
             for cell in planned
@@ -137,7 +137,7 @@ def missing(wanted: Sequence[Cell], known: Sequence[values_.Value]) -> list[Cell
 
     def lacks(cell: Cell) -> bool:
         seed = cell.config.seed
-        if figure_numbers.has_numbers(cell.name) if cell.name in figures.names() else False:
+        if figure_numbers.has_numbers(cell.name):
             return (cell.name, cell.scale, seed) not in figures_known
         places = [values_.place(row) for row in cell.run.rows]
         return any(values_.Key(cell.name, *p, cell.scale, seed) not in keys for p in places)
@@ -152,7 +152,7 @@ def run(wanted: Sequence[Cell], workdir: str) -> bool:
     if not launch.run(list({cell.directory: cell for cell in wanted}.values())):
         return False
     for name in dict.fromkeys(cell.name for cell in wanted):
-        if name in figures.names() and figure_numbers.has_numbers(name):
+        if figure_numbers.has_numbers(name):
             mine = [cell for cell in wanted if cell.name == name]
             figure_numbers.save(name, mine, workdir, command(mine[0]))
     return True

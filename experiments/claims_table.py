@@ -76,16 +76,22 @@ def markdown(lines: Sequence[Line]) -> str:
         "Measured values are means over seeds ± spread. The verdict is computed by the rule "
         "stated in `experiments/verdicts.py`.",
     ]
+    return "\n".join([*text, "", sections(lines)])
+
+
+def sections(lines: Sequence[Line]) -> str:
+    """One section per paper with its table and command."""
+    text = []
     for paper in dict.fromkeys(line.verdict.claim.paper for line in lines):
         mine = [line for line in lines if line.verdict.claim.paper == paper]
-        text += ["", f"## {_paper(paper)}", ""]
-        text += [
-            "| claim | paper | measured | verdict | scale |",
-            "| :-- | :-- | :-- | :-- | :-- |",
-        ]
-        text += [_row(line) for line in mine]
-        text += ["", "    " + _command(paper, mine)]
-    return "\n".join(text) + "\n"
+        text += [f"## {_paper(paper)}", "", *rows(mine), "", "    " + _command(paper, mine), ""]
+    return "\n".join(text)
+
+
+def rows(lines: Sequence[Line]) -> list[str]:
+    """The lines of a markdown table."""
+    head = ["| claim | paper | measured | verdict | scale |", "| :-- | :-- | :-- | :-- | :-- |"]
+    return [*head, *(_row(line) for line in lines)]
 
 
 def csv(lines: Sequence[Line]) -> str:

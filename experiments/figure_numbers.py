@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from configs.figures import Figure
 from experiments import figure_analyses as analyses
-from experiments import values
-from experiments.cells import Cell, module
+from experiments import figures, papers, values
+from experiments.cells import Cell
+from experiments.papers import Figure
 from fedjax_skew.metrics import skew
 from fedjax_skew.report import names
 
@@ -18,7 +18,7 @@ _TAU = 1.0  # FedLC's margin scale
 
 def figure_values(name: str, cells: Iterable[Cell], command: str) -> list[values.Value]:
     """All numbers of a figure's finished cells; none for figures that show runs as they are."""
-    figure: Figure = module(name).FIGURE
+    figure = figures.figure(name)
     compute = _KINDS.get(figure.kind)
     found: list[values.Value] = []
     if compute is None:
@@ -45,8 +45,8 @@ def figure_values(name: str, cells: Iterable[Cell], command: str) -> list[values
 
 
 def has_numbers(name: str) -> bool:
-    """Whether a figure has numbers beyond the accuracies of its runs."""
-    return module(name).FIGURE.kind in _KINDS
+    """Whether a name is that of a figure with numbers beyond the accuracies of its runs."""
+    return papers.is_figure(name) and figures.figure(name).kind in _KINDS
 
 
 def role_accuracies(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:

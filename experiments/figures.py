@@ -1,27 +1,22 @@
-"""Figures of the papers: which there are, and from finished runs to files."""
+"""Figures of the papers: from finished runs to files."""
 
 import os
 import pathlib
 import textwrap
 from collections.abc import Sequence
 
-from configs import figures
-from configs.figures import Figure
-from experiments import figure_drawings
-from experiments.cells import Cell, machines, module, scaled_sentences
+from experiments import figure_drawings, papers
+from experiments.cells import Cell, machines, provenance, scaled_sentences
 from experiments.figure_drawings import Item
+from experiments.papers import Figure
 from fedjax_skew.report import style
 from fedjax_skew.runs import rundir
 
 
 def figure(name: str) -> Figure:
-    """A figure by its name."""
-    return module(name).FIGURE
-
-
-def names() -> tuple[str, ...]:
-    """All figures, in the order of the papers."""
-    return figures.names()
+    """A figure by its name, ``"fedlc/figure2"``."""
+    paper, place = papers.of(name)
+    return paper.figure(place)
 
 
 def write(
@@ -34,7 +29,7 @@ def write(
     """
     what, folder = figure(name), pathlib.Path(workdir)
     items = [Item(row, cell, cell.record()) for cell in cells for row in cell.run.rows]
-    items.sort(key=lambda item: what.place(item.row))
+    items.sort(key=lambda item: what.position(item.row))
     missing = [item for item in items if what.trained and not item.record.finished]
     done = [item for item in items if not what.trained or item.record.finished]
     if not done:
@@ -47,7 +42,7 @@ def write(
             style.caption(drawing, note)
         made += style.save(drawing, folder / f"{stem}{suffix}")
     page = folder / f"{stem}.md"
-    rundir.write_text(page, _page(what, made, done, note, command))
+    rundir.write_text(page, _page(name, made, done, note, command))
     return [*made, page]
 
 
@@ -70,14 +65,19 @@ def _note(what: Figure, cells: Sequence[Cell], missing: Sequence[Item]) -> str:
 
 
 def _page(
-    what: Figure, made: Sequence[pathlib.Path], items: Sequence[Item], note: str, command: str
+    name: str, made: Sequence[pathlib.Path], items: Sequence[Item], note: str, command: str
 ) -> str:
+    what, title = figure(name), papers.title(name)
     caption = f"In the paper: {what.caption}" if note else what.caption
-    lines = [f"### {what.title}", "", caption, ""]
-    lines += [f"![{what.title}]({path.name})" for path in made if path.suffix == ".png"]
+    lines = [f"### {title}", "", caption, ""]
+    lines += [f"![{title}]({path.name})" for path in made if path.suffix == ".png"]
     lines += ["", *([note, ""] if note else [])]
     records = {item.cell.directory: item.record for item in items}
-    notes = [*(f"Chosen here: {text}" for text in what.chosen), *machines(records.values())]
+    notes = [
+        *(f"Chosen for this figure: {text}" for text in what.chosen),
+        *provenance(name, [item.row for item in items]),
+        *machines(records.values()),
+    ]
     lines += [textwrap.fill(f"- {text}", 100, subsequent_indent="  ") for text in notes]
     if command:
         lines += ["", "Command:", "", f"    {command}"]

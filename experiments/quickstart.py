@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import tqdm
 from absl import flags
 
-from configs import quickstart, tables
-from configs.fedlc import recipe
+from configs import fedlc, quickstart
 from experiments import app
 from experiments.cells import Cell, scaled_sentences
 from experiments.executor import run_cell
+from experiments.selection import Run
 from fedjax_skew.report import collect, lines, names, reference, style
 from fedjax_skew.report.reference import Header
 from fedjax_skew.report.result_table import Table
@@ -38,16 +38,16 @@ def cells(methods: Sequence[str], workdir: str, rounds: int = 0, seeds: int = 0)
         config.rounds = rounds or config.rounds
         config.num_seeds = seeds or config.num_seeds
         row = printed.get(method, printed["fedavg"]._replace(method=method, row=method))
-        full = recipe.config(row)
+        full = fedlc.PAPER.config("table4", row)
         full.hparams = config.hparams
-        found.append(Cell(tables.Run(config, (row,)), full, pathlib.Path(workdir) / method))
+        found.append(Cell(Run(config, (row,)), full, pathlib.Path(workdir) / method))
     return found
 
 
 def table(chosen: Sequence[Cell]) -> Table:
     """The measured numbers, with the paper's where it has the method."""
     entries = [collect.Entry(cell.run.rows, cell.record()) for cell in chosen]
-    measured = collect.cells(entries, recipe.measured)
+    measured = collect.cells(entries, fedlc.PAPER.measured)
     paper = {row.row: row for row in reference.load(TABLE) if row.column == COLUMN}
     methods = [cell.config.method for cell in chosen]
     rows = tuple(Header(method, "", names.method(method)) for method in methods)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from experiments import app, cells, dry_run, figure_numbers, figures, launch, scale, values
+from experiments import app, cells, dry_run, figure_numbers, figures, launch, papers, scale, values
 from fedjax_skew import errors
 from fedjax_skew.report import collect, reference
 from fedjax_skew.runs.train import Interrupted
@@ -39,6 +39,7 @@ _SPLIT = flags.DEFINE_bool(
 _ROUNDS = flags.DEFINE_integer("rounds", 0, "Rounds in place of the paper's.", lower_bound=0)
 _SCALE = flags.DEFINE_enum("scale", "full", scale.SCALES, "How much to shrink.")
 _SET = flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
+_VARIANT = flags.DEFINE_string("variant", "", "A variant of the recipe, by name.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Lists cells and costs, and ends.")
 _LIST = flags.DEFINE_bool("list", False, "Lists all tables and figures, and ends.")
 _DATA_DIR = flags.DEFINE_string("data_dir", "", "Where the data is.")
@@ -64,12 +65,13 @@ def main(argv: Sequence[str]) -> None:
         changes=_SET.value,
         data_dir=_DATA_DIR.value,
         split_seeds=_SPLIT.value,
+        variant=_VARIANT.value,
     )
     wanted = chosen
     if _FIGURE.value and not figures.figure(name).trained:
         wanted = []
     if _DRY_RUN.value:
-        print(dry_run.describe(cells.title(name), wanted))
+        print(dry_run.describe(papers.title(name), wanted))
         return
     for cell in wanted:
         values.note_answers(cell, command())
@@ -100,17 +102,20 @@ def _name() -> str:
         )
     for kind, name, allowed in (
         ("table", _TABLE.value, reference.table_names()),
-        ("figure", _FIGURE.value, figures.names()),
+        ("figure", _FIGURE.value, papers.figure_names()),
     ):
         if name and name not in allowed:
             raise errors.unknown(kind, name, allowed)
     return _TABLE.value or _FIGURE.value or ""
 
 
+_SHOWN = ("table", "figure", "only", "seeds", "split_seeds", "rounds", "scale", "variant", "set")
+
+
 def command() -> str:
     """This command, without the places that belong to this machine."""
     words = ["python", "-m", "experiments.reproduce"]
-    for flag in ("table", "figure", "only", "seeds", "split_seeds", "rounds", "scale", "set"):
+    for flag in _SHOWN:
         value = flags.FLAGS[flag]
         if value.value != value.default:
             values = value.value if isinstance(value.value, list) else [value.value]

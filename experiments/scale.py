@@ -8,8 +8,10 @@ import ml_collections
 
 from configs.common import finish
 from fedjax_skew.config import EXECUTION_FIELDS, flatten, lookup, used_hparams
+from fedjax_skew.data import datasets
 
 SCALES = ("full", "cpu", "smoke")
+_IMAGE_SIZE = 32  # Pixels per side that a CPU can train on.
 
 
 def scaled(
@@ -22,8 +24,7 @@ def scaled(
     Args:
         config: the paper's recipe.
         scale: ``full``; ``cpu``, which fits two cores; or ``smoke``, which takes seconds.
-        shrink: what ``cpu`` changes in place: a smaller network, and as
-            few other changes as possible.
+        shrink: what ``cpu`` changes in place: the network, and as little else as possible.
     """
     config = config.copy_and_resolve_references()
     if scale == "smoke":
@@ -68,6 +69,14 @@ def unscaled(
 ) -> ml_collections.ConfigDict:
     """A copy of the configuration of a figure that trains nothing, at any scale."""
     return config.copy_and_resolve_references()
+
+
+def use_model(config: ml_collections.ConfigDict, model: str) -> None:
+    """Sets a smaller network, and smaller images where they are larger than 32 pixels."""
+    config.model = model
+    info = datasets.find(config.dataset.name)
+    if info is not None and info.shape[:1] > (_IMAGE_SIZE,):
+        config.dataset.image_size = _IMAGE_SIZE
 
 
 def change(config: ml_collections.ConfigDict, text: str) -> None:

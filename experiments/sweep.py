@@ -28,10 +28,10 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from configs import tables
 from configs.common import fit_phases
 from experiments import app, dry_run, grid, launch, sweep_results
 from experiments.cells import Cell, split_by_seed
+from experiments.selection import Run
 from fedjax_skew import methods
 from fedjax_skew.config import check
 from fedjax_skew.runs.train import Interrupted
@@ -93,7 +93,7 @@ def plan(
         check(whole)
         cells = []
         for part in split_by_seed(whole) if split else [whole]:
-            run = tables.Run(part, ())
+            run = Run(part, ())
             cells.append(Cell(run, whole, workdir / "cells" / run.name, whole if split else None))
         planned.append((point, cells))
     return planned

@@ -16,7 +16,8 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.cells import Cell, recipe
+from experiments import papers
+from experiments.cells import Cell
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import store
 from fedjax_skew.report.reference import Row
@@ -134,8 +135,9 @@ def note_answers(cell: Cell, command: str) -> None:
     """Records in the directory of a cell which numbers it answers."""
     path = cell.directory / ANSWERS
     found = {_answer_key(answer): answer for answer in _read_answers(path)}
+    paper, _ = papers.of(cell.name)
     for row in cell.run.rows:
-        summary, which = recipe(cell.name).measured(row)
+        summary, which = paper.measured(row)
         row_key, column = place(row)
         answer = {
             "name": cell.name,

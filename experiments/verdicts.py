@@ -182,7 +182,9 @@ def judge(claim: Claim, numbers: Numbers, typical: float) -> Verdict:
     if all(m.sign > 0 for m in measured):
         return Verdict(claim, HOLDS, measured, "")
     missing = sum(not m.values for m in measured)
-    if missing:
+    if missing == len(measured):
+        reason = "not measured"
+    elif missing:
         reason = f"{missing} of {len(measured)} contrasts are not measured"
     elif any(len(m.values) == 1 for m in measured if not m.sign):
         reason = "one seed"

@@ -87,7 +87,7 @@ def test_a_long_tail_leaves_fewer_samples():
 def test_a_dry_run_lists_states_costs_and_what_is_smaller(tmp_path):
     only = "method=fedavg,partition=synthetic(1,1)"
     chosen = cells.plan("fedlc/table4", tmp_path, only=only, rounds=5)
-    text = dry_run.describe("fedlc/table4", chosen)
+    text = dry_run.describe("FedLC Table 4", chosen)
     assert "FedLC Table 4: 1 cells, 0 finished, 1 to run." in text
     assert "rounds: 5 instead of 300." in text
     assert "GFLOP/s" in text

@@ -12,8 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from configs import tables
-from experiments import cells, executor, processes
+from experiments import cells, executor, processes, selection
 from fedjax_skew.report import store
 from fedjax_skew.runs.train import Interrupted
 
@@ -35,7 +34,7 @@ def make(tmp_path, tiny_config, blobs):
     def cell(**changes):
         fields = {"dataset__name": "npz", "dataset__path": str(path), "rounds": 2, **changes}
         config = tiny_config(**fields)
-        run = tables.Run(config, ())
+        run = selection.Run(config, ())
         return cells.Cell(run, config, tmp_path / "cells" / run.name)
 
     return cell
@@ -93,7 +92,7 @@ def test_a_configuration_survives_json(make):
     config.group_thresholds = (7, 3)
     again = executor.config_from(json.loads(json.dumps(config.to_dict())))
     assert again.to_dict() == config.to_dict()
-    assert tables.fingerprint(again) == tables.fingerprint(config)
+    assert selection.fingerprint(again) == selection.fingerprint(config)
 
 
 def test_the_bar_moves_with_the_rounds_of_running_cells(make, capsys):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import cells, dry_run, figure_analyses, figure_drawings, figures
+from experiments import cells, dry_run, figure_analyses, figure_drawings, figures, papers
 from experiments.executor import run_cell
 from tests.experiments.test_cells import finish
 
@@ -59,7 +59,11 @@ def test_nothing_is_drawn_of_nothing_and_the_full_recipe_needs_no_words(tmp_path
     assert [axis.get_xscale() for axis in figure.axes] == ["log", "log"]
     assert all(len(axis.get_xticks()) == 5 for axis in figure.axes)
     page = (tmp_path / "fedlf_figure3.md").read_text()
-    assert "Chosen here: Swept values" in page and "Computed on" in page
+    assert (
+        "Chosen for this figure: Data" in page
+        and "H, from chosen here" not in page
+        and "Computed on" in page
+    )
 
 
 def test_a_figure_that_trains_nothing_keeps_its_data_at_any_scale(tmp_path):
@@ -100,8 +104,8 @@ def test_blocks_are_stages_with_the_stem_in_the_first():
 
 def test_the_list_has_every_figure_with_its_command():
     text = dry_run.listing()
-    for name in figures.names():
-        assert cells.command(name) in text and f"{cells.title(name)}. " in text
+    for name in papers.figure_names():
+        assert cells.command(name) in text and f"{papers.title(name)}. " in text
 
 
 def test_a_local_update_is_computed_once_from_the_checkpoint(tmp_path, monkeypatch):

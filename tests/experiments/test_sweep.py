@@ -11,8 +11,7 @@ import time
 
 import pytest
 
-from configs import tables
-from experiments import grid, sweep
+from experiments import grid, selection, sweep
 from experiments.sweep_results import Result, Sweep, draw, to_csv, to_markdown
 from fedjax_skew.config import default_config
 from fedjax_skew.report.store import Record
@@ -77,7 +76,7 @@ def test_runs_are_in_the_store_of_tables(tmp_path):
     points = grid.points(grid.parse("client_lr=0.1,0.2"), ["fedavg"])
     planned = sweep.plan(default_config(), points, tmp_path)
     for point, (cell,) in planned:
-        assert cell.directory == tmp_path / "cells" / tables.Run(cell.config, ()).name
+        assert cell.directory == tmp_path / "cells" / selection.Run(cell.config, ()).name
         assert cell.config.client_lr == point["client_lr"]
     config = default_config()
     config.num_seeds = 3

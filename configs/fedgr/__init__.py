@@ -1,1 +1,0 @@
-"""FedGR's recipe and tables."""

@@ -1,1 +1,0 @@
-"""FedLC's recipe and tables."""

@@ -1,1 +1,0 @@
-"""FedLC-LT's recipe and tables."""

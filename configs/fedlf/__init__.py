@@ -1,1 +1,0 @@
-"""FedLF's recipe and tables."""

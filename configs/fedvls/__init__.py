@@ -1,1 +1,0 @@
-"""FedVLS's recipe and tables."""

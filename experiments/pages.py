@@ -1,0 +1,116 @@
+"""Writes what the papers' pages and the README show from data.
+
+    python -m experiments.pages
+
+``configs/<paper>.md`` and ``README.md`` hold blocks between ``<!-- generated: NAME -->`` and
+``<!-- end -->``. This command writes them anew; the text around them is written by hand.
+"""
+
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+
+from experiments import app, cells, claims_table, papers, values
+from experiments.papers import Paper
+from fedjax_skew.report import names, reference
+from fedjax_skew.report.render import escape_markdown
+from fedjax_skew.runs import rundir
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "experiments" / "results" / "runs.csv"
+_BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Writes all pages."""
+    for path in paths():
+        rundir.write_text(path, render(path))
+        print(path.relative_to(ROOT))
+
+
+def paths() -> list[pathlib.Path]:
+    """All pages with generated blocks."""
+    return [ROOT / "README.md", *(ROOT / "configs" / f"{key}.md" for key in papers.paper_keys())]
+
+
+def render(path: pathlib.Path) -> str:
+    """The text of a page with its blocks written anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        opening, name, closing = match.groups()
+        if path.name == "README.md":
+            text = claims_overview()
+        else:
+            text = BLOCKS[name](papers.paper(path.stem))
+        return f"{opening}\n{text.strip()}\n\n{closing}"
+
+    return _BLOCK.sub(fill, path.read_text(encoding="utf-8"))
+
+
+def about(paper: Paper) -> str:
+    """Title and venue, and what the method is."""
+    table = next(name for name in reference.table_names() if name.startswith(f"{paper.key}/"))
+    return f"*{reference.source(table)}*\n\n{paper.about}"
+
+
+def tables(paper: Paper) -> str:
+    """The paper's tables and figures with their commands."""
+    lines = ["| | what it shows | command |", "| :-- | :-- | :-- |"]
+    for name in papers.names_of(paper.key):
+        _, place = papers.of(name)
+        figure = papers.is_figure(name)
+        caption = paper.figure(place).caption if figure else reference.caption(name)
+        title = papers.title(name).partition(" ")[2]
+        lines.append(f"| {title} | {caption} | `{cells.command(name)}` |")
+    return "\n".join(lines)
+
+
+def recipe(paper: Paper) -> str:
+    """Every value of the recipe with its source."""
+    sources = "; ".join(f"{key}: {words}" for key, words in papers.SOURCES.items())
+    lines = [f"Sources: {sources}.", "", "| field | value | where | source | note |"]
+    lines.append("| :-- | :-- | :-- | :-- | :-- |")
+    for s in paper.recipe:
+        cells_ = (f"`{s.field}`", s.shown, s.where, s.source, s.note)
+        lines.append("| " + " | ".join(cells_) + " |")
+    lines += ["", *(f"- {note.text} ({note.source})" for note in paper.notes)]
+    for name, change in paper.variants.items():
+        lines.append(f"- `--variant={name}`: {_sentence(change)}")
+    lines.append(f"- `--scale=cpu`: {_sentence(paper.shrink)}")
+    lines.append(f"- Reported: {names.reported(paper.reported)}.")
+    if paper.independent:
+        lines += ["", "Results of others:", "", *(f"- {text}" for text in paper.independent)]
+    return "\n".join(lines)
+
+
+def claims(paper: Paper) -> str:
+    """The paper's claims with the verdicts that measured numbers give them."""
+    from configs.claims import CLAIMS
+
+    mine = [claim for claim in CLAIMS if claim.paper == paper.key]
+    lines = claims_table.build(mine, values.read(RESULTS), CLAIMS)
+    return claims_table.summary(lines) + "\n\n" + "\n".join(claims_table.rows(lines))
+
+
+def claims_overview() -> str:
+    """All claims, paper by paper."""
+    from configs.claims import CLAIMS
+
+    lines = claims_table.build(CLAIMS, values.read(RESULTS), CLAIMS)
+    return claims_table.sections(lines)
+
+
+def _sentence(function: Callable[..., object]) -> str:
+    return escape_markdown((function.__doc__ or "").strip())
+
+
+BLOCKS: dict[str, Callable[[Paper], str]] = {
+    "about": about,
+    "tables": tables,
+    "recipe": recipe,
+    "claims": claims,
+}
+
+
+if __name__ == "__main__":
+    app.run(main)

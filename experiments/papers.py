@@ -1,0 +1,402 @@
+"""A paper as data: its recipe with the source of every value, its tables and its figures.
+
+``configs/<paper>.py`` holds the record ``PAPER``. A recipe is a list of settings; those that apply
+to a printed number, in order, make the configuration that computes it.
+"""
+
+import dataclasses
+import functools
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ml_collections
+
+from configs.common import finish
+from experiments import selection
+from experiments.selection import Run
+from fedjax_skew import errors
+from fedjax_skew.config import default_config
+from fedjax_skew.data import datasets, spec
+from fedjax_skew.report import names, reference
+from fedjax_skew.report.reference import Row
+
+P, C, H = "P", "C", "H"
+SOURCES = {P: "from the paper", C: "from the authors' code", H: "chosen here"}
+_METRICS = {
+    "accuracy": "accuracy",
+    "head_acc": "head_accuracy",
+    "macro_f1": "macro_f1",
+    "middle_acc": "middle_accuracy",
+    "rounds_to_target": "accuracy",
+    "speedup": "accuracy",
+    "tail_acc": "tail_accuracy",
+}
+
+
+class FromRow(NamedTuple):
+    """A value that depends on the printed number.
+
+    Attributes:
+        words: what it is.
+        read: gives it.
+    """
+
+    words: str
+    read: Callable[[Row], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """The value of one field, where it applies, and where it comes from.
+
+    Attributes:
+        field: of the configuration, with dots.
+        value: its value, or a ``FromRow``.
+        source: ``P`` (the paper), ``C`` (the authors' code) or ``H`` (chosen here).
+        note: why, in a sentence.
+        places: tables and figures, ``("table2", "figure1")``; everywhere if empty.
+        data: datasets as the paper calls them; all if empty.
+        methods: methods; all if empty.
+        parts: methods, alone or in a combination; all if empty.
+        extras: further columns of the table with their values.
+    """
+
+    field: str
+    value: Any
+    source: str
+    note: str = ""
+    _: dataclasses.KW_ONLY
+    places: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    extras: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def applies(self, place: str, row: Row) -> bool:
+        """Whether it applies to a printed number of a table or figure."""
+        return (
+            (not self.places or place in self.places)
+            and (not self.data or row.dataset in self.data)
+            and (not self.methods or row.method in self.methods)
+            and (not self.parts or bool(set(self.parts) & set(row.method.split("+"))))
+            and all(row.extras.get(key) == value for key, value in self.extras.items())
+        )
+
+    @property
+    def where(self) -> str:
+        """Where it applies, in words; empty for everywhere."""
+        words = [", ".join(place_words(place) for place in self.places)]
+        words.append(", ".join(names.dataset(name) for name in self.data))
+        words.append(", ".join(names.method(name) for name in (*self.methods, *self.parts)))
+        words.append(", ".join(names.assignment(*pair) for pair in self.extras.items()))
+        return "; ".join(filter(None, words))
+
+    @property
+    def shown(self) -> str:
+        """Its value in words."""
+        if isinstance(self.value, FromRow):
+            return self.value.words
+        return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
+
+
+class Note(NamedTuple):
+    """A sentence about how a paper's experiments are computed that belongs to no field."""
+
+    source: str
+    text: str
+    places: tuple[str, ...] = ()
+
+
+class Shown(NamedTuple):
+    """One curve, bar or panel of a figure.
+
+    Attributes:
+        row: what the recipe turns into a configuration.
+        fields: fields of the configuration that differ from the recipe.
+    """
+
+    row: Row
+    fields: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure of a paper.
+
+    Attributes:
+        number: as the paper numbers it.
+        caption: what it shows, in a sentence or two.
+        kind: which drawing, a key of ``experiments.figure_drawings.KINDS``.
+        shown: its contents in the order of the figure.
+        chosen: what the paper does not say and is chosen here, one sentence each.
+        options: passed on to the drawing.
+        smoke: ``--only`` of a smoke run that has no other.
+    """
+
+    number: int
+    caption: str
+    kind: str
+    shown: tuple[Shown, ...]
+    chosen: tuple[str, ...] = ()
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    smoke: str = ""
+
+    @property
+    def trained(self) -> bool:
+        """Whether it shows trained models, and not partitions alone."""
+        return self.kind != "partitions"
+
+    def position(self, row: Row) -> int:
+        """Where a row stands in the figure."""
+        return [one.row for one in self.shown].index(row)
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """A paper's experiments.
+
+    Attributes:
+        key: ``"fedlc"``, also the name of its method.
+        about: what the method is, in a paragraph.
+        recipe: all settings; of several that apply to a field the last one counts.
+        reported: which number of a curve the paper prints: ``last``, ``best`` or ``mean_last_50``.
+        shrink: changes a configuration in place so that it fits two CPU cores.
+        figures: its figures.
+        notes: further sentences about the recipe.
+        variants: changes to a configuration by name, for ``--variant``.
+        beyond: columns that the paper does not print, by table: ``(like, dataset, model)``.
+        training_pool: datasets whose printed accuracy is that of the training set.
+        independent: results of others for the same method, one sentence each.
+    """
+
+    key: str
+    about: str
+    recipe: tuple[Setting, ...]
+    reported: str
+    shrink: Callable[[ml_collections.ConfigDict], None]
+    figures: tuple[Figure, ...]
+    notes: tuple[Note, ...] = ()
+    variants: Mapping[str, Callable[[ml_collections.ConfigDict], None]] = dataclasses.field(
+        default_factory=dict
+    )
+    beyond: Mapping[str, tuple[str, str, str]] = dataclasses.field(default_factory=dict)
+    training_pool: tuple[str, ...] = ()
+    independent: tuple[str, ...] = ()
+
+    def figure(self, place: str) -> Figure:
+        """``"figure2"``."""
+        return next(f for f in self.figures if f"figure{f.number}" == place)
+
+    def settings(self, place: str, row: Row) -> dict[str, Setting]:
+        """By field, the setting that makes the configuration of a printed number."""
+        return {s.field: s for s in self.recipe if s.applies(place, row)}
+
+    def config(self, place: str, row: Row) -> ml_collections.ConfigDict:
+        """The configuration of a printed number of a table or figure."""
+        config = _start(row)
+        for field, setting in self.settings(place, row).items():
+            value = setting.value
+            set_field(config, field, value.read(row) if isinstance(value, FromRow) else value)
+        return config
+
+    def runs(self, place: str) -> list[Run]:
+        """All runs of a table or figure in its order; what needs the same training shares it."""
+        return list(_runs(self.key, place))
+
+    def measured(self, row: Row) -> tuple[str, str]:
+        """Which column of a run's summary answers a printed number, and which of its values."""
+        column = _METRICS[row.metric]
+        if row.metric in ("rounds_to_target", "speedup"):
+            return column, "rounds_to_target"
+        return "train_accuracy" if row.dataset in self.training_pool else column, self.reported
+
+    def get_config(self, arg: str = "") -> ml_collections.ConfigDict:
+        """One configuration: ``table1,method=fedlc,dataset=cifar10,beta=0.1``.
+
+        The first word is a table or figure; what is not said takes its first row and column.
+        ``cpu`` and ``smoke`` make it smaller, ``variant=NAME`` changes it.
+        """
+        words = [word.strip() for word in spec.split(arg, ",", "config argument") if word.strip()]
+        places = [name.partition("/")[2] for name in names_of(self.key)]
+        if not words or words[0] not in places:
+            raise errors.unknown(
+                f"configs/{self.key}.py: table or figure", " ".join(words[:1]), places
+            )
+        scales = [word for word in words[1:] if word in ("cpu", "smoke")]
+        variants = [w.partition("=")[2] for w in words[1:] if w.startswith("variant=")]
+        rest = [w for w in words[1:] if w not in scales and not w.startswith("variant=")]
+        chosen = selection.select(self.runs(words[0]), selection.parse(",".join(rest)))
+        config = chosen[0].config.copy_and_resolve_references()
+        for variant in variants:
+            self.vary(config, variant)
+        if "cpu" in scales:
+            self.shrink(config)
+        return finish(config, "smoke" if "smoke" in scales else "")
+
+    def vary(self, config: ml_collections.ConfigDict, variant: str) -> None:
+        """Changes a configuration in place as a named variant says."""
+        if variant not in self.variants:
+            raise errors.unknown("variant", variant, self.variants)
+        self.variants[variant](config)
+
+
+def paper_keys() -> tuple[str, ...]:
+    """All papers."""
+    return tuple(dict.fromkeys(name.partition("/")[0] for name in reference.table_names()))
+
+
+@functools.cache
+def paper(key: str) -> Paper:
+    """A paper by its key."""
+    return importlib.import_module(f"configs.{key}").PAPER
+
+
+def of(name: str) -> tuple[Paper, str]:
+    """The paper and the place of ``"fedlc/table1"``.
+
+    Raises:
+        ValueError: one sentence, if there is no such table or figure.
+    """
+    kind, allowed = (
+        ("figure", figure_names()) if "/fig" in name else ("table", reference.table_names())
+    )
+    if name not in allowed:
+        raise errors.unknown(kind, name, allowed)
+    key, _, place = name.partition("/")
+    return paper(key), place
+
+
+def figure_names() -> tuple[str, ...]:
+    """All figures, ``"<paper>/figure<number>"``, in the order of the papers."""
+    return tuple(
+        f"{key}/figure{figure.number}" for key in paper_keys() for figure in paper(key).figures
+    )
+
+
+def names_of(key: str) -> tuple[str, ...]:
+    """Tables and figures of one paper."""
+    return tuple(n for n in (*reference.table_names(), *figure_names()) if n.startswith(f"{key}/"))
+
+
+def is_figure(name: str) -> bool:
+    """Whether a name is that of a figure."""
+    return name in figure_names()
+
+
+def title(name: str) -> str:
+    """``"FedVLS Table 1"`` or ``"FedVLS Figure 1"``."""
+    found, place = of(name)
+    return (
+        reference.title(name)
+        if "table" in place
+        else f"{names.method(found.key)} {place_words(place)}"
+    )
+
+
+def place_words(place: str) -> str:
+    """``"table1"`` becomes ``"Table 1"``."""
+    return place.replace("table", "Table ").replace("figure", "Figure ")
+
+
+def show(
+    method: str,
+    dataset: str,
+    model: str,
+    partition: str,
+    *,
+    series: str = "",
+    panel: str = "",
+    x: float | None = None,
+    fields: Mapping[str, Any] | None = None,
+) -> Shown:
+    """One curve, bar or panel of a figure.
+
+    Args:
+        method: as in the tables, like the next three.
+        dataset: data set.
+        model: network, or ``"unstated"``.
+        partition: how the data is split.
+        series: its name in the legend; the method's when left out.
+        panel: title of its panel.
+        x: its place on a horizontal axis.
+        fields: fields of the configuration that differ from the paper's recipe; ``--only`` also
+            knows them, by the last part of their names.
+    """
+    fields = fields or {}
+    extras = {field.rpartition(".")[2]: str(value) for field, value in fields.items()}
+    if x is not None:
+        extras["x"] = f"{x:g}"
+    row = Row(
+        method=method,
+        dataset=dataset,
+        model=model,
+        partition=partition,
+        metric="accuracy",
+        value=math.nan,
+        std=None,
+        printed="",
+        setting="",
+        extras=extras,
+        row=series or names.method(method),
+        column=panel,
+    )
+    return Shown(row, fields)
+
+
+def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None:
+    """Sets a field with a dotted name."""
+    *parents, last = field.split(".")
+    for name in parents:
+        config = config[name]
+    config[last] = value
+
+
+@functools.cache
+def _runs(key: str, place: str) -> Sequence[Run]:
+    found = paper(key)
+    if "figure" in place:
+        pairs = []
+        for row, fields in found.figure(place).shown:
+            config = found.config(place, row)
+            for field, value in fields.items():
+                set_field(config, field, value)
+            pairs.append((row, config))
+    else:
+        rows = reference.load(f"{key}/{place}")
+        if place in found.beyond:
+            rows = rows + _another_column(rows, *found.beyond[place])
+        pairs = [(row, found.config(place, row)) for row in rows]
+    return selection.gather(pairs)
+
+
+def _another_column(rows: Sequence[Row], like: str, dataset: str, model: str) -> list[Row]:
+    """A column that the paper does not print: one that it does, with another dataset."""
+    return [
+        row._replace(
+            dataset=dataset, model=model, column=dataset, value=math.nan, std=None, printed=""
+        )
+        for row in rows
+        if row.column == like
+    ]
+
+
+def _start(row: Row) -> ml_collections.ConfigDict:
+    """The default configuration with what a printed row says: method, data, model, partition."""
+    config = _defaults().copy_and_resolve_references()
+    config.method = row.method
+    if row.dataset == "synthetic":
+        config.dataset.name, config.partition = row.partition, "natural"
+    elif row.dataset != "unstated":
+        info = datasets.find(row.dataset)
+        config.dataset.name = info.name if info else row.dataset
+        config.partition = row.partition
+    if row.model != "unstated":
+        config.model = "mlp" if row.model == "dnn3" else row.model  # FedVLS's name for it
+    return config
+
+
+@functools.cache
+def _defaults() -> ml_collections.ConfigDict:
+    return default_config()
