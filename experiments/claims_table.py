@@ -79,12 +79,19 @@ def markdown(lines: Sequence[Line]) -> str:
     return "\n".join([*text, "", sections(lines)])
 
 
-def sections(lines: Sequence[Line]) -> str:
-    """One section per paper with its table and command."""
+def sections(lines: Sequence[Line], level: str = "##") -> str:
+    """One section per paper with its table and command, under headings of a level."""
     text = []
     for paper in dict.fromkeys(line.verdict.claim.paper for line in lines):
         mine = [line for line in lines if line.verdict.claim.paper == paper]
-        text += [f"## {_paper(paper)}", "", *rows(mine), "", "    " + _command(paper, mine), ""]
+        text += [
+            f"{level} {_paper(paper)}",
+            "",
+            *rows(mine),
+            "",
+            "    " + _command(paper, mine),
+            "",
+        ]
     return "\n".join(text)
 
 

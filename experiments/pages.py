@@ -97,7 +97,7 @@ def claims_overview() -> str:
     from configs.claims import CLAIMS
 
     lines = claims_table.build(CLAIMS, values.read(RESULTS), CLAIMS)
-    return claims_table.sections(lines)
+    return claims_table.summary(lines) + "\n\n" + claims_table.sections(lines, "###")
 
 
 def _sentence(function: Callable[..., object]) -> str:
