@@ -56,7 +56,7 @@ def evaluate(
     final: jax.Array,
 ) -> tuple[Scores, ...]:
     """Scores ``[S, ...]`` of the method's evaluated model on each of the sets."""
-    eval_model = _evaluated(spec, state, data, final)
+    eval_model = eval_models(spec, state, data, final)
     return tuple(_score(spec, eval_model, test) for test in sets)
 
 
@@ -117,7 +117,8 @@ def score_models(spec: RoundSpec, models: PyTree, test: TestSet) -> Scores:
     return _score(spec, models, test, plain=True)
 
 
-def _evaluated(spec, state: State, data, final) -> PyTree:
+def eval_models(spec: RoundSpec, state: State, data: FederatedData, final: jax.Array) -> PyTree:
+    """Returns what the method evaluates ``[S, ...]``: ``(params, stats)`` unless it says else."""
     method, info = spec.local.method, spec.local.info
     if method.eval_model is None:
         return state.params, state.stats

@@ -175,7 +175,7 @@ def run_cohort(
         return flat[places].reshape(num_seeds, size, *o.shape[3:])
 
     outs = jax.tree.map(unchunk, outs)
-    params, stats, server = _server_step(spec, state, data, cohort, lr, sums, outs)
+    params, stats, server = server_step(spec, state, data, cohort, lr, sums, outs)
     samples = jnp.sum(local.samples_used(num_samples))
     report = round_report(cohort, outs.report, sums, params, steps, executed, samples)
     new = State(params, stats, server, state.clients, state.round + 1, state.keys)
@@ -237,7 +237,7 @@ def _train_device(
     return sums, jax.tree.map(lambda a: a[None], outs), executed
 
 
-def _server_step(
+def server_step(
     spec: RoundSpec,
     state: State,
     data: FederatedData,
@@ -246,6 +246,7 @@ def _server_step(
     sums: Sums,
     outs: ClientOutput,
 ) -> tuple[PyTree, PyTree, PyTree]:
+    """Returns the next ``(params, stats, server)`` from what the cohort sent."""
     method, info = spec.local.method, spec.local.info
     server_keys = stream_keys(state.keys, Stream.SERVER, state.round)
 
