@@ -46,7 +46,10 @@ EXTRAS |= {
         "ruff>=0.6",
     ],
     "prepare": [*EXTRAS["data"], "tensorflow>=2.16"],
-    "bench": ["fedjax>=0.0.17", "torch>=2.2"],  # pfl asks for an older absl-py; see experiments/benchmark.py.
+    "bench": [
+        "fedjax>=0.0.17",
+        "torch>=2.2",
+    ],  # pfl asks for an older absl-py; see experiments/benchmark.py.
     "ray": ["ray>=2.30"],
     "accelerators": ["jax[cuda12]; sys_platform == 'linux'"],
 }

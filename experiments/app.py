@@ -56,7 +56,7 @@ def use_every_core() -> None:
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
-    """Runs a binary; what a user can mend ends in one sentence on stderr, not in a traceback.
+    """Runs a binary; what a user can fix ends in one sentence on stderr, not in a traceback.
 
     FEDJAX_SKEW_DEBUG=1 shows the traceback of bad input instead.
     """
@@ -90,16 +90,16 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
 
 def ending(error: BaseException) -> tuple[str, int] | None:
-    """The sentence and the exit code for what a user can mend or caused; None for anything else."""
+    """Returns the sentence and the exit code for what a user can fix or caused, else None."""
     if isinstance(error, Diverged):
         return str(error), EXIT_DIVERGED
     if isinstance(error, Interrupted):
         return str(error), EXIT_INTERRUPTED
     if isinstance(error, KeyboardInterrupt):
-        text = "Stopped at once; the same command goes on from the last checkpoint."
-        return text, EXIT_INTERRUPTED
+        text = "Stopped at once; the same command resumes from its newest checkpoint, if any."
+        return str(error) or text, EXIT_INTERRUPTED
     if rundir.disk_is_full(error):
-        text = "free some space and run the same command to go on from the last checkpoint."
+        text = "free some space and run the same command to resume from the newest checkpoint."
         return f"The disk is full; {text}", EXIT_DISK
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         fields = "clients_per_chunk, batch_size, eval_batch_size, num_seeds or eval_every"

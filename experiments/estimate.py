@@ -24,6 +24,7 @@ from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.engine.round import run_round
 from fedjax_skew.methods import build as build_method
 from fedjax_skew.simulation import problem
+from fedjax_skew.simulation.state import phase_state
 
 _COMPILE_SECONDS = 15.0
 # Share of the matmul peak that training reaches where no finished run says better.
@@ -154,7 +155,7 @@ def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
     phase = made.phases[0]
     shapes = jax.eval_shape(phase.model.init, jax.random.key(0), x[:1])
     zeros = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), shapes)
-    state = problem.phase_state(made, phase, *zeros)
+    state = phase_state(made, phase, *zeros)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
     kept = sum(leaf.nbytes for leaf in jax.tree.leaves(state.clients)) / cohort
     traced = jax.make_jaxpr(functools.partial(run_round, phase.spec))(state, made.data)

@@ -28,6 +28,7 @@ from fedjax_skew.metrics import classification, deviation
 from fedjax_skew.runs import checkpoint, rundir
 from fedjax_skew.simulation import problem
 from fedjax_skew.simulation.problem import Problem
+from fedjax_skew.simulation.state import initial_state, phase_state
 
 Arrays = dict[str, np.ndarray]
 
@@ -246,14 +247,14 @@ def restored(cell: Cell) -> tuple[Problem, State]:
     config.dataset.placement = config.state_placement = "device"
     made = problem.build(config)
     mesh = made.phases[0].spec.mesh
-    like = replicate(problem.initial_state(made), mesh)
+    like = replicate(initial_state(made), mesh)
     found = checkpoint.restore(cell.directory / "checkpoints", lambda round_: like)
-    if found is None or found[0] != cell.config.rounds:
+    if found is None or found.round != cell.config.rounds:
         raise ValueError(
             f"{cell.directory} has no checkpoint of round {cell.config.rounds}, which this figure "
             "needs; delete the directory and run the same command again."
         )
-    return made, found[1]
+    return made, found.state
 
 
 def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, State]:
@@ -267,7 +268,7 @@ def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, St
     other = problem.build(config, dataset=made.dataset)
     mesh = other.phases[0].spec.mesh
     if method and method != cell.config.method:
-        fresh = problem.phase_state(other, other.phases[-1], state.params, state.stats)
+        fresh = phase_state(other, other.phases[-1], state.params, state.stats)
         state = replicate(fresh._replace(round=state.round), mesh)
     return other, state
 

@@ -11,16 +11,19 @@ knows the scheduler (Slurm, Open MPI, Kubernetes, Cloud TPU). All read the data,
 workdir, only process 0 writes results; checkpoints are written by all.
 """
 
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from absl import flags
 from ml_collections import config_flags
 
 from experiments import app
 from fedjax_skew import config, methods, models
 from fedjax_skew.data import datasets, partition
+from fedjax_skew.report import heatmaps, style
 from fedjax_skew.runs.train import train_and_evaluate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
@@ -60,7 +63,16 @@ def main(argv: Sequence[str]) -> None:
     )
     result = train_and_evaluate(_CONFIG.value, _WORKDIR.value)
     if jax.process_index() == 0:
+        draw_partition(pathlib.Path(_WORKDIR.value), _CONFIG.value.figures)
         report(result)
+
+
+def draw_partition(workdir: pathlib.Path, wanted: bool) -> None:
+    """Draws ``partition.png`` from ``partition.csv`` unless it is there."""
+    source = workdir / "partition.csv"
+    if wanted and source.exists() and not source.with_suffix(".png").exists():
+        counts = np.loadtxt(source, np.int64, delimiter=",", ndmin=2).T
+        style.save(heatmaps.partitions({"": counts}), workdir / "partition")
 
 
 def join_processes() -> None:

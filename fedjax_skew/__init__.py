@@ -5,7 +5,8 @@ imported on first use, so ``import fedjax_skew`` imports nothing and ``import fe
 needs only JAX.
 
 Runs
-    ``default_config``, ``train_and_evaluate``
+    ``default_config``, ``simulate`` (one call, no files), ``train_and_evaluate`` (with a run
+    directory), ``make_simulation`` (pure functions to jit, scan and vmap), ``Callback``
 Data
     ``Dataset`` (``Dataset.from_arrays``), ``load_dataset``, ``partition``, ``Partition``
     (``Partition.from_indices``, ``Partition.from_client_ids``), ``save_partition``
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     )
     from fedjax_skew.methods.composition import compose as compose
     from fedjax_skew.runs.train import train_and_evaluate as train_and_evaluate
+    from fedjax_skew.simulation.callbacks import Callback as Callback
+    from fedjax_skew.simulation.pure import make_simulation as make_simulation
+    from fedjax_skew.simulation.simulate import simulate as simulate
 
 __version__ = "0.2.0"
 
@@ -55,6 +59,7 @@ __version__ = "0.2.0"
 _PLACES = {
     "Aux": "methods.base.Aux",
     "Batch": "methods.base.Batch",
+    "Callback": "simulation.callbacks.Callback",
     "Client": "methods.base.Client",
     "Dataset": "data.dataset.Dataset",
     "Evaluation": "methods.base.Evaluation",
@@ -75,10 +80,12 @@ _PLACES = {
     "default_config": "config.default_config",
     "load_dataset": "data.datasets.load",
     "losses": "losses",
+    "make_simulation": "simulation.pure.make_simulation",
     "methods": "methods",
     "models": "models",
     "partition": "data.partition.partition",
     "save_partition": "data.client_lists.save_partition",
+    "simulate": "simulation.simulate.simulate",
     "train_and_evaluate": "runs.train.train_and_evaluate",
 }
 __all__ = sorted(_PLACES)

@@ -1,7 +1,6 @@
 """Tiny problems that every test may share."""
 
 import dataclasses
-import functools
 import gc
 import os
 from importlib import metadata
@@ -20,15 +19,13 @@ import pathlib
 import tempfile
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedjax_skew.config import default_config
 from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.engine.mesh import replicate
-from fedjax_skew.engine.round import run_rounds
-from fedjax_skew.simulation.problem import build, initial_state, start_next_phase
+from fedjax_skew.simulation.pure import make_simulation
 
 
 def pytest_configure(config):
@@ -77,12 +74,25 @@ def images() -> Dataset:
 
 
 @dataclasses.dataclass
-class Simulation:
+class Simulated:
     """A finished simulation: the problem, the state after it, and the reports of its rounds."""
 
     problem: object
     state: object
     reports: list
+
+
+def scan_rounds(simulation, state, rounds, *, phase=0):
+    """The state after some rounds, and their stacked reports; the rounds are one program."""
+
+    @jax.jit
+    def run(state, arrays):
+        def step(state, _):
+            return simulation.round(state, arrays, phase=phase)
+
+        return jax.lax.scan(step, state, length=rounds)
+
+    return run(state, simulation.arrays)
 
 
 @pytest.fixture(scope="session")
@@ -122,22 +132,20 @@ def simulate(tiny_config, blobs):
     def run(method, dataset=None, state=None, **changes):
         named = {"method": method} if isinstance(method, str) else {}
         config = tiny_config(**named, **changes)
-        problem = build(
+        simulation = make_simulation(
             config,
             dataset=blobs if dataset is None else dataset,
             method=None if isinstance(method, str) else method,
         )
-        mesh = problem.phases[0].spec.mesh
-        data = replicate(problem.data, mesh)
-        state = initial_state(problem) if state is None else replicate(state, mesh)
+        phases = simulation.problem.phases
+        mesh = phases[0].spec.mesh
+        state = simulation.init() if state is None else replicate(state, mesh)
         reports = []
-        for phase in problem.phases:
-            length = phase.last - phase.first
-            fn = jax.jit(functools.partial(run_rounds, phase.spec, length))
-            state, report = fn(state, data, jnp.int32(phase.last))
+        for number, phase in enumerate(phases):
+            if number:
+                state = simulation.next_phase(state, phase=number - 1)
+            state, report = scan_rounds(simulation, state, phase.last - phase.first, phase=number)
             reports.append(jax.tree.map(np.asarray, report))
-            if phase is not problem.phases[-1]:
-                state = start_next_phase(problem, phase, state)
-        return Simulation(problem, state, reports)
+        return Simulated(simulation.problem, state, reports)
 
     return run

@@ -22,8 +22,8 @@ ALLOWED = {
     "methods": {"errors", "checks", "trees", "losses", "models", "metrics"},
     "engine": {"trees", "losses", "metrics", "data", "models", "methods"},
     "simulation": {"errors", "trees", "config", "metrics", "data", "models", "methods", "engine"},
-    "runs": {"errors", "config", "metrics", "data", "methods", "engine", "simulation", "report"},
-    "report": {"errors", "config", "metrics", "data", "methods", "models"},
+    "runs": {"errors", "config", "engine", "simulation"},
+    "report": {"errors", "config", "metrics", "data", "methods", "models", "runs"},
 }
 
 

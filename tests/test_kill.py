@@ -122,7 +122,10 @@ def test_a_run_that_is_killed_and_stopped_ends_as_if_nothing_had_happened(tmp_pa
     # Stopped in the fourth round: it finishes its rounds, saves, and says how to go on.
     term = {"code": 130, "name": "SIGTERM", "count": 1}
     said = finish(tmp_path, *TRAIN, **term, pattern="open *metrics.jsonl a")
-    assert said == "Stopped by SIGTERM after round 4 of 6; the same command goes on from there."
+    assert said == (
+        "Stopped by SIGTERM after round 4 of 6; round 4 is saved, the same command resumes from "
+        "there."
+    )
     assert checkpoint.rounds(tmp_path / "run/checkpoints") == [4, 2]
     # Killed when the summary is written, but not yet in its place.
     finish(tmp_path, *TRAIN, **kill, pattern="os.rename *summary.json*")

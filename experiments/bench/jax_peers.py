@@ -11,8 +11,10 @@ import numpy as np
 
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.models.functional import Model
-from fedjax_skew.simulation.problem import Problem, initial_state, make_model
+from fedjax_skew.simulation.phases import make_model
+from fedjax_skew.simulation.problem import Problem
 from fedjax_skew.simulation.programs import device_arrays, lower_rounds
+from fedjax_skew.simulation.state import initial_state
 
 
 class Ours:

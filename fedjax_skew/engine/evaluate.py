@@ -55,9 +55,13 @@ def evaluate(
     sets: tuple[TestSet, ...],
     final: jax.Array,
 ) -> tuple[Scores, ...]:
-    """Scores ``[S, ...]`` of the method's evaluated model on each of the sets."""
-    eval_model = eval_models(spec, state, data, final)
-    return tuple(_score(spec, eval_model, test) for test in sets)
+    """Returns scores ``[S, ...]`` of the method's evaluated model on each of the sets."""
+    return score_sets(spec, eval_models(spec, state, data, final), sets)
+
+
+def score_sets(spec: RoundSpec, models: PyTree, sets: tuple[TestSet, ...]) -> tuple[Scores, ...]:
+    """Returns scores ``[S, ...]`` of evaluated models ``[S, ...]`` on each of the sets."""
+    return tuple(_score(spec, models, test) for test in sets)
 
 
 def evaluate_clients(

@@ -104,6 +104,8 @@ class HostRounds:
         state: a state, for its shapes and keys; client state in numpy is changed in place.
         source: the samples on the host, or None if ``data`` has them.
         data: what is on the devices.
+        compile: compiles a lowered program.
+        wait: returns arrays when they are computed.
     """
 
     def __init__(
@@ -112,8 +114,10 @@ class HostRounds:
         state: State,
         source: FederatedData | None,
         data: FederatedData,
+        compile: Callable[[Any], Any],
+        wait: Callable[[Any], Any],
     ):
-        self._spec, self._data = spec, data
+        self._spec, self._data, self._wait = spec, data, wait
         self._feed = _Feed(spec, source, np.asarray(state.keys))
         self._on_host = on_host(state)
         shardings = state_shardings(spec.mesh)
@@ -133,7 +137,7 @@ class HostRounds:
                 lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere), rows
             )
             state = state._replace(clients=rows)
-        self._step: Callable[..., Any] = step.lower(state, data, cohort, samples).compile()
+        self._step: Callable[..., Any] = compile(step.lower(state, data, cohort, samples))
 
     def __call__(self, state: State, until: int) -> tuple[State, RoundReport]:
         """Runs rounds up to ``until``; reports ``[until - state.round, ...]`` are numpy."""
@@ -144,7 +148,7 @@ class HostRounds:
             if self._on_host:
                 rows = replicate(gather_host_clients(client_state, cohort), self._spec.mesh)
                 state = state._replace(clients=rows)
-            state, report = self._step(state, self._data, placed, samples)
+            state, report = self._wait(self._step(state, self._data, placed, samples))
             if self._on_host:
                 scatter_host_clients(client_state, cohort, state.clients)
                 state = state._replace(clients=client_state)

@@ -1,15 +1,19 @@
-"""Checkpoints: orbax writes them, a digest proves them whole.
+"""Checkpoints: orbax writes the arrays, a seal proves them complete.
 
-``checkpoints/<round>/`` is an orbax directory, ``checkpoints/<round>.json`` its format version and
-the SHA-256 of every file. The digest is written last: a directory without one is no checkpoint.
+``checkpoints/<round>/`` is an orbax directory with the arrays ``state`` and ``model``: what a round
+needs, and what the method evaluates if that is not the state's own model. The seal
+``checkpoints/<round>.json`` holds the format version, plain values and the SHA-256 of every file.
+It is written last: a directory without one is no checkpoint.
 """
 
+import collections
 import hashlib
 import json
 import logging
 import pathlib
 import shutil
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,14 +24,41 @@ from fedjax_skew.runs.rundir import write_json
 
 ocp = import_extra("orbax.checkpoint", "runs")
 
-FORMAT = 1
+FORMAT = 2
 _CHUNK_BYTES = 64 * 2**20
 
+PyTree = Any
 _log = logging.getLogger(__name__)
 
 
-def save(directory: pathlib.Path, round_: int, tree: Any, keep: int) -> None:
-    """Writes a checkpoint and deletes all but the newest ``keep``."""
+class Checkpoint(NamedTuple):
+    """A checkpoint that was read: its round, the state, and plain values beside it."""
+
+    round: int
+    state: PyTree
+    values: dict[str, Any]
+
+
+def save(
+    directory: pathlib.Path,
+    round_: int,
+    state: PyTree,
+    keep: int,
+    *,
+    model: PyTree = None,
+    values: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a checkpoint and deletes all but the newest ``keep``.
+
+    Args:
+        directory: the run's ``checkpoints``.
+        round_: number of rounds done.
+        state: arrays that a later run continues from.
+        keep: number of checkpoints to keep.
+        model: arrays of the evaluated model, or None if the state says it all.
+        values: JSON values to keep beside the arrays.
+    """
+    tree = {"state": state, "model": jax.tree.leaves(model)}
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / str(round_)
     _seal(path).unlink(missing_ok=True)
@@ -36,7 +67,8 @@ def save(directory: pathlib.Path, round_: int, tree: Any, keep: int) -> None:
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path.absolute(), tree, save_args=pieces, force=True)
     if jax.process_index() == 0:
-        write_json(_seal(path), {"format": FORMAT, "files": _digest(path)})
+        seal = {"format": FORMAT, "values": values or {}, "model": _structure(model)}
+        write_json(_seal(path), {**seal, "files": _digest(path)})
         _tidy(directory, {str(r) for r in rounds(directory)[:keep]})
 
 
@@ -52,53 +84,71 @@ def _tidy(directory: pathlib.Path, kept: set[str]) -> None:
 
 
 def rounds(directory: pathlib.Path) -> list[int]:
-    """Rounds with a sealed checkpoint, newest first."""
+    """Returns the rounds with a sealed checkpoint, newest first."""
     return sorted((int(p.stem) for p in directory.glob("*.json") if p.stem.isdigit()), reverse=True)
 
 
-def restore(directory: pathlib.Path, like: Any) -> tuple[int, Any] | None:
-    """The newest whole checkpoint, or None.
+def restore(directory: pathlib.Path, like: Callable[[int], PyTree]) -> Checkpoint | None:
+    """Returns the newest complete checkpoint, or None.
 
-    Damaged checkpoints are reported and passed over.
+    Damaged checkpoints are reported and skipped.
 
     Args:
         directory: the run's ``checkpoints``.
-        like: ``round -> tree`` of arrays with the shapes, types and shardings to restore to; numpy
+        like: ``round -> state`` of arrays with the shapes, types and shardings to restore to; numpy
             becomes numpy. Below ``clients`` the second axis may have another length: rows that are
             padding are added or left out.
     """
     # Of several processes the first one looks; all must restore the same.
-    (found,) = process_max(_newest_whole(directory) + 1 if jax.process_index() == 0 else 0)
+    (found,) = process_max(newest(directory) + 1 if jax.process_index() == 0 else 0)
     if found == 0:
         return None
     round_, path = found - 1, directory / str(found - 1)
-    target = jax.tree.map(_described, like(round_))
+    target: Any = {"state": jax.tree.map(_described, like(round_))}
     try:
         with ocp.StandardCheckpointer() as checkpointer:
             saved: Any = checkpointer.metadata(path.absolute())
-            saved = getattr(saved, "item_metadata", saved)  # Older versions give it directly.
-            _check_shapes(saved.tree, target)
+            saved = getattr(saved, "item_metadata", saved).tree  # Older versions give it directly.
+            _check_shapes(saved["state"], target["state"])
+            target["model"] = [np.empty(a.shape, a.dtype) for a in saved["model"]]
             tree = checkpointer.restore(path.absolute(), target, strict=False)
     except (ValueError, KeyError, OSError) as error:
         raise ValueError(
             f"checkpoint {str(path)!r} does not fit this configuration or version: "
             f"{str(error).splitlines()[0]} Delete the directory to start again."
         ) from error
-    return round_, jax.tree.map(_fit, tree, target)
+    state = jax.tree.map(_fit, tree["state"], target["state"])
+    return Checkpoint(round_, state, _read_seal(path)["values"])
 
 
-def _newest_whole(directory: pathlib.Path) -> int:
+def restore_model(directory: pathlib.Path, round_: int) -> tuple[PyTree, PyTree, PyTree]:
+    """Returns ``params``, ``stats`` and the evaluated model (or None) of a checkpoint as numpy."""
+    path = (directory / str(round_)).absolute()
+    structure = _read_seal(path)["model"]
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        saved: Any = checkpointer.metadata(path)
+        saved = getattr(saved, "item_metadata", saved).tree
+        state = {"params": saved["state"]["params"], "stats": saved["state"]["stats"]}
+        part = {"state": state, "model": saved["model"]}
+        plain = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
+        tree = checkpointer.restore(path, item=part, restore_args=plain, transforms={})
+    state = tree["state"]
+    return state["params"], state["stats"], _build(structure, tree["model"])
+
+
+def newest(directory: pathlib.Path) -> int:
+    """Returns the round of the newest complete checkpoint, or -1."""
     for round_ in rounds(directory):
         path = directory / str(round_)
         problem = _problem(path)
         if problem is None:
             return round_
-        _log.warning("Checkpoint %s is damaged (%s); trying the one before it.", path, problem)
+        _log.warning("Checkpoint %s is damaged (%s); trying the previous one.", path, problem)
     return -1
 
 
 def _check_shapes(saved: Any, target: Any) -> None:
-    """Raises if an array differs in more than the number of kept rows."""
+    """Raises if an array differs in more than the number of clients' rows."""
 
     def shapes(tree):
         found = {}
@@ -121,7 +171,7 @@ def _described(leaf: Any) -> Any:
 
 
 def _fit(leaf: Any, target: Any) -> Any:
-    """Arrays of the host are writable and without padding; those of devices are so already."""
+    """Makes arrays of the host writable and drops padding; device arrays need neither."""
     if not isinstance(leaf, np.ndarray):
         return leaf
     return np.require(leaf[tuple(slice(n) for n in target.shape)], requirements="W")
@@ -131,27 +181,63 @@ def _seal(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(path.name + ".json")
 
 
+def _read_seal(path: pathlib.Path) -> dict[str, Any]:
+    return json.loads(_seal(path).read_text())
+
+
+def _structure(tree: PyTree) -> Any:
+    """Returns the containers of a pytree as JSON; a leaf is its type's name."""
+    if tree is None:
+        return None
+    if isinstance(tree, dict):
+        return {"dict": {str(key): _structure(tree[key]) for key in sorted(tree)}}
+    if isinstance(tree, (list, tuple)):
+        fields = getattr(tree, "_fields", None)
+        kind = "tuple" if isinstance(tree, tuple) else "list"
+        return {kind: [_structure(part) for part in tree], "fields": fields}
+    return "array"
+
+
+def _build(structure: Any, leaves: Iterable[Any]) -> PyTree:
+    """Puts leaves into a structure; a named tuple becomes one with the same fields."""
+    rest = iter(leaves)
+
+    def build(node):
+        if node is None:
+            return None
+        if node == "array":
+            return next(rest)
+        if "dict" in node:
+            return {key: build(part) for key, part in node["dict"].items()}
+        parts = [build(part) for part in node.get("tuple", node.get("list"))]
+        if node["fields"]:
+            return collections.namedtuple("Saved", node["fields"])(*parts)
+        return tuple(parts) if "tuple" in node else parts
+
+    return build(structure)
+
+
 def _digest(path: pathlib.Path) -> dict[str, str]:
     files = sorted(p for p in path.rglob("*") if p.is_file())
     return {str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
 def _problem(path: pathlib.Path) -> str | None:
-    """What is wrong with a checkpoint, or None.
+    """Returns what is wrong with a checkpoint, or None.
 
     Raises:
-        ValueError: if it is of another format; it is whole, so passing it over would lose work.
+        ValueError: if it has another format; it is complete, so skipping it would lose work.
     """
     try:
-        seal = json.loads(_seal(path).read_text())
+        seal = _read_seal(path)
         expected = seal["files"]
     except (OSError, ValueError, KeyError):
         return "its digest cannot be read"
     if seal.get("format") != FORMAT:
         raise ValueError(
             f"checkpoint {str(path)!r} has the format {seal.get('format')}, but this version of "
-            f"fedjax_skew reads the format {FORMAT}; go on with the version that wrote it, or use "
-            "another workdir."
+            f"fedjax_skew reads the format {FORMAT}; resume with the version that wrote it, or "
+            "use another workdir."
         )
     found = _digest(path) if path.is_dir() else {}
     wrong = sorted(name for name in expected if found.get(name) != expected[name])

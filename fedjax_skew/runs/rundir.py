@@ -9,7 +9,12 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from fedjax_skew.config import default_config, lookup, may_change
+from fedjax_skew.simulation.columns import plain
+
+MOST_COUNTS = 1_000_000  # Classes times clients that are still written to partition.csv.
 
 
 def disk_is_full(error: BaseException) -> bool:
@@ -31,7 +36,7 @@ def write_text(path: pathlib.Path, text: str) -> None:
 
 def write_json(path: pathlib.Path, value: Any) -> None:
     """Writes JSON atomically; numbers that are not finite become null."""
-    write_text(path, json.dumps(clean(value), indent=2) + "\n")
+    write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
 
 def read_json(path: pathlib.Path) -> Any:
@@ -40,19 +45,6 @@ def read_json(path: pathlib.Path) -> Any:
         return json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-
-
-def clean(value: Any) -> Any:
-    """Plain JSON types; nan and infinities become None."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(k): clean(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [clean(v) for v in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
 
 
 @contextlib.contextmanager
@@ -94,7 +86,7 @@ def check_config(workdir: pathlib.Path, config: dict[str, Any]) -> None:
         ValueError: naming the first field that may not change, its old and its new value.
     """
     path = workdir / "config.json"
-    config = clean(config)
+    config = plain(config)
     if path.exists():
         try:
             old = json.loads(path.read_text())
@@ -116,11 +108,11 @@ def differences(old: dict[str, Any], config: dict[str, Any]) -> list[str]:
     A field the file lacks had its default value when it was written, and the hyper-parameters of
     methods that are not used say nothing.
     """
-    old = _fill(clean(old), clean(default_config().to_dict()))
+    old = _fill(plain(old), plain(default_config().to_dict()))
     used = config["method"].split("+")
     return [
         field
-        for field in _differences(old, clean(config))
+        for field in _differences(old, plain(config))
         if not field.startswith("hparams.") or field.split(".")[1] in used
     ]
 
@@ -145,11 +137,22 @@ def read_lines(path: pathlib.Path, up_to: int, *, repair: bool = True) -> list[d
 
 def append_line(path: pathlib.Path, line: dict[str, Any]) -> dict[str, Any]:
     """Adds a line to ``metrics.jsonl`` and hands it to the operating system at once."""
-    line = clean(line)
+    line = plain(line)
     with open(path, "a") as f:
         f.write(json.dumps(line) + "\n")
         f.flush()
     return line
+
+
+def write_partition(workdir: pathlib.Path, class_counts: np.ndarray) -> None:
+    """Writes samples by class (rows) and client (columns), as ``counts(path)`` reads them.
+
+    Very large partitions, and one that is there already, are not written.
+    """
+    path = workdir / "partition.csv"
+    if not path.exists() and class_counts.size <= MOST_COUNTS:
+        rows = (",".join(map(str, row)) for row in class_counts.T.tolist())
+        write_text(path, "\n".join(rows) + "\n")
 
 
 def _fill(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The compiled functions of one phase, wherever its samples and kept state are."""
+"""The compiled functions of one phase, wherever its samples and its client state are."""
 
 import functools
 from collections.abc import Callable
@@ -13,39 +13,54 @@ from jax.sharding import PartitionSpec as P
 from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.engine import host
 from fedjax_skew.engine.client_state import gather_clients, gather_host_clients
-from fedjax_skew.engine.evaluate import Scores, TestSet, batches, evaluate, evaluate_clients
+from fedjax_skew.engine.evaluate import (
+    Scores,
+    TestSet,
+    batches,
+    eval_models,
+    evaluate_clients,
+    score_sets,
+)
 from fedjax_skew.engine.local_eval import LocalScores, local_scores, spread_clients
 from fedjax_skew.engine.mesh import compiler_options, place, replicate
 from fedjax_skew.engine.reduction import RoundReport
-from fedjax_skew.engine.round import RoundSpec, State, run_rounds, state_shardings
-from fedjax_skew.simulation.problem import Phase, Problem
+from fedjax_skew.engine.round import State, run_rounds, state_shardings
+from fedjax_skew.simulation.phases import Phase
+from fedjax_skew.simulation.problem import Problem
+from fedjax_skew.simulation.waiting import BLOCK, Waiter
+
+PyTree = Any
 
 
 class Arrays(NamedTuple):
-    """What stays on the devices during a run; see ``device_arrays``."""
+    """The dataset on the devices: the clients' data, and the sets that are evaluated."""
 
     data: FederatedData
     tests: tuple[TestSet, ...]
 
 
 class Programs(NamedTuple):
-    """Functions of a state.
+    """Compiled functions of a state.
 
     Attributes:
         rounds: ``(state, until) -> (state, reports)``; the state that goes in is used up.
-        scores: ``(state, final) -> Scores`` of each of ``scored_sets``.
-        clients: scores of clients' own models, if ``num_personal_eval_clients`` asks for them.
-        local: scores around a local update, if ``num_local_eval_clients`` asks for them.
+        model: ``(state, final) -> models [S, ...]`` that the method evaluates.
+        scores: ``models -> Scores`` of each of ``scored_sets``.
+        clients: scores of the personal models of the clients
+            ``some_clients(problem, "num_personal_eval_clients")``, or None.
+        local: scores of the clients ``some_clients(problem, "num_local_eval_clients")`` before and
+            after a local update, or None.
     """
 
     rounds: Callable[[State, int], tuple[State, RoundReport]]
-    scores: Callable[[State, bool], tuple[Scores, ...]]
+    model: Callable[[State, bool], PyTree]
+    scores: Callable[[PyTree], tuple[Scores, ...]]
     clients: Callable[[State], Scores] | None
     local: Callable[[State], LocalScores] | None
 
 
 def device_arrays(problem: Problem) -> Arrays:
-    """Puts on the devices what the configuration wants there."""
+    """Puts the data on the devices that the configuration wants there."""
     config, dataset = problem.config, problem.dataset
     mesh = problem.phases[0].spec.mesh
     size = config.eval_batch_size
@@ -62,43 +77,46 @@ def device_arrays(problem: Problem) -> Arrays:
 
 
 def scored_sets(problem: Problem) -> tuple[str, ...]:
-    """The parts of the dataset that are evaluated, in the order of ``Programs.scores``."""
+    """Returns the parts of the dataset that are evaluated, in the order of ``Programs.scores``."""
     validation = ("validation",) if problem.dataset.x_validation is not None else ()
     return ("test", *validation, *(("train",) if problem.config.eval_train_set else ()))
 
 
 def some_clients(problem: Problem, field: str) -> np.ndarray:
-    """As many clients ``[k]`` as the field says, spread evenly over all of them."""
+    """Returns as many clients ``[k]`` as the field says, spread evenly over all of them."""
     return np.asarray(spread_clients(problem.info.num_clients, problem.config[field]))
 
 
-def compile_phase(problem: Problem, phase: Phase, state: State, arrays: Arrays) -> Programs:
+def compile_phase(
+    problem: Problem, phase: Phase, state: State, arrays: Arrays, waiter: Waiter = BLOCK
+) -> Programs:
     """Compiles rounds and evaluation for states like ``state``."""
     config = problem.config
     clients = local = None
     if phase.method.personal and config.num_personal_eval_clients:
         who = some_clients(problem, "num_personal_eval_clients")
-        clients = _look(evaluate_clients, problem, phase.spec, arrays, who)
+        clients = _about_clients(evaluate_clients, problem, phase, state, arrays, who, waiter)
     if config.num_local_eval_clients:
         who = some_clients(problem, "num_local_eval_clients")
-        local = _look(local_scores, problem, phase.spec, arrays, who)
-    scores = _scores(phase.spec, state, arrays)
-    return Programs(compile_rounds(problem, phase, state, arrays), scores, clients, local)
+        local = _about_clients(local_scores, problem, phase, state, arrays, who, waiter)
+    rounds = compile_rounds(problem, phase, state, arrays, waiter)
+    model, scores = _compile_evaluation(phase, state, arrays, waiter)
+    return Programs(rounds, model, scores, clients, local)
 
 
 def compile_rounds(
-    problem: Problem, phase: Phase, state: State, arrays: Arrays
+    problem: Problem, phase: Phase, state: State, arrays: Arrays, waiter: Waiter = BLOCK
 ) -> Callable[[State, int], tuple[State, RoundReport]]:
-    """``Programs.rounds`` alone."""
+    """Compiles ``Programs.rounds`` alone."""
     data = arrays.data
     if data.x is None or host.on_host(state):
         source = problem.data if data.x is None else None
-        return host.HostRounds(phase.spec, state, source, data)
-    compiled = lower_rounds(problem, phase, state, arrays).compile()
+        return host.HostRounds(phase.spec, state, source, data, waiter.compile, waiter.rounds)
+    compiled = waiter.compile(lower_rounds(problem, phase, state, arrays))
 
     def rounds(state, until):
         first = int(state.round)
-        state, report = compiled(state, data, np.int32(until))
+        state, report = waiter.rounds(compiled(state, data, np.int32(until)))
         done = int(state.round) - first
         return state, jax.tree.map(lambda r: np.asarray(r)[:done], report)
 
@@ -120,46 +138,74 @@ def lower_rounds(
     return fn.lower(state, arrays.data, np.int32(0))
 
 
-def _scores(spec: RoundSpec, state: State, arrays: Arrays) -> Callable[..., Any]:
-    everywhere = NamedSharding(spec.mesh, P())
-    fn = jax.jit(
-        functools.partial(evaluate, spec),
-        out_shardings=everywhere,
-        compiler_options=compiler_options(),
-    )
-    state = state._replace(clients=None)
-    compiled = fn.lower(state, *arrays, np.bool_(False)).compile()
-    return lambda state, final: compiled(state._replace(clients=None), *arrays, np.bool_(final))
+def _compile_evaluation(
+    phase: Phase, state: State, arrays: Arrays, waiter: Waiter
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compiles ``Programs.model`` and ``Programs.scores``."""
+    everywhere = NamedSharding(phase.spec.mesh, P())
+
+    def compiled(fn, *args):
+        jitted = jax.jit(
+            functools.partial(fn, phase.spec),
+            out_shardings=everywhere,
+            compiler_options=compiler_options(),
+        )
+        return waiter.compile(jitted.lower(*args))
+
+    if phase.method.eval_model is None:
+
+        def model(state, final):
+            return state.params, state.stats
+
+        shapes = model(state, False)
+    else:
+        args = state._replace(clients=None), arrays.data, np.bool_(False)
+        make = compiled(eval_models, *args)
+        shapes = jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere),
+            jax.eval_shape(functools.partial(eval_models, phase.spec), *args),
+        )
+
+        def model(state, final):
+            args = state._replace(clients=None), arrays.data, np.bool_(final)
+            return waiter.evaluation(make(*args))
+
+    score = compiled(score_sets, shapes, arrays.tests)
+    return model, lambda models: waiter.evaluation(score(models, arrays.tests))
 
 
-def _look(
-    fn: Callable[..., Any], problem: Problem, spec: RoundSpec, arrays: Arrays, who: np.ndarray
+def _about_clients(
+    fn: Callable[..., Any],
+    problem: Problem,
+    phase: Phase,
+    state: State,
+    arrays: Arrays,
+    who: np.ndarray,
+    waiter: Waiter,
 ) -> Callable[[State], Any]:
-    """``state -> fn(...)`` about the clients ``who [k]``."""
-    data, tests = arrays
+    """Compiles ``state -> fn(...)`` about the clients ``who [k]``."""
+    spec, test = phase.spec, arrays.tests[0]
     cohort = np.tile(who, (len(problem.seeds), 1))
     samples = None
-    if data.x is None:
+    if arrays.data.x is None:
         longest = int(problem.data.size(np.arange(len(cohort))[:, None], cohort).sum(1).max())
         samples = replicate(host.gather(problem.data, cohort, longest), spec.mesh)
+    on_host = host.on_host(state)
 
-    def look(on_host_rows, state, data, test, samples):
+    def about(state, data, test, samples):
         if samples is not None:
             data = host.with_samples(data, samples, cohort)
-        if not on_host_rows:
-            state = state._replace(
-                clients=gather_clients(spec.mesh, state.clients, jnp.asarray(cohort))
-            )
+        if not on_host:
+            rows = gather_clients(spec.mesh, state.clients, jnp.asarray(cohort))
+            state = state._replace(clients=rows)
         return fn(spec, state, data, test, jnp.asarray(who))
 
-    everywhere = NamedSharding(spec.mesh, P())
-    jitted = jax.jit(look, static_argnums=0, out_shardings=everywhere)
+    def brought(state):
+        if not on_host:
+            return state
+        rows = replicate(gather_host_clients(state.clients, cohort), spec.mesh)
+        return state._replace(clients=rows)
 
-    def run(state):
-        on_host_rows = host.on_host(state)
-        if on_host_rows:
-            rows = replicate(gather_host_clients(state.clients, cohort), spec.mesh)
-            state = state._replace(clients=rows)
-        return jitted(on_host_rows, state, data, tests[0], samples)
-
-    return run
+    jitted = jax.jit(about, out_shardings=NamedSharding(spec.mesh, P()))
+    compiled = waiter.compile(jitted.lower(brought(state), arrays.data, test, samples))
+    return lambda state: waiter.evaluation(compiled(brought(state), arrays.data, test, samples))

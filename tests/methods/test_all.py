@@ -7,18 +7,14 @@ import functools
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedjax_skew import methods
 from fedjax_skew.data import datasets
-from fedjax_skew.engine.evaluate import batches, evaluate
-from fedjax_skew.engine.mesh import replicate
-from fedjax_skew.engine.round import run_rounds, state_shardings
 from fedjax_skew.models.norm import Norm
 from fedjax_skew.runs import checkpoint
-from fedjax_skew.simulation.problem import build, initial_state, start_next_phase
+from fedjax_skew.simulation.pure import make_simulation
 
 # Server-side loops are shortened; what they do is tested beside each method.
 SHORT = {
@@ -55,36 +51,26 @@ def synthetic():
     return datasets.load("synthetic(1,1)", num_clients=6)
 
 
-def run(problem, through=None):
-    """All rounds; ``through`` is applied to the state after the first one."""
-    mesh = problem.phases[0].spec.mesh
-    data = replicate(problem.data, mesh)
-    state = initial_state(problem)
-    shardings = state_shardings(mesh)
-    for phase in problem.phases:
-        fn = jax.jit(
-            functools.partial(run_rounds, phase.spec, ROUNDS),
-            out_shardings=(shardings, shardings.round),
-        )
-        if through and phase.first == 0:
-            state, _ = fn(state, data, jnp.int32(1))
-            state = through(state)
-        state, _ = fn(state, data, jnp.int32(phase.last))
-        assert int(state.round) == phase.last, "stopped early: a result is not finite"
-        if phase is not problem.phases[-1]:
-            state = start_next_phase(problem, phase, state)
+def run(simulation, through=None):
+    """The state after all rounds; ``through`` is applied to the state after the first one."""
+    state = simulation.init()
+    for number, phase in enumerate(simulation.problem.phases):
+        if number:
+            state = simulation.next_phase(state, phase=number - 1)
+        one = jax.jit(functools.partial(simulation.round, phase=number))
+        for _ in range(phase.first, phase.last):
+            state, report = one(state, simulation.arrays)
+            assert np.asarray(report.params_finite).all()
+            if through and int(state.round) == 1:
+                state = through(state)
     return state
 
 
-def final_loss(problem, state):
+def final_loss(simulation, state):
     """The loss of the final model on the test set."""
-    phase, dataset = problem.phases[-1], problem.dataset
-    mesh = phase.spec.mesh
-    data = replicate(problem.data, mesh)
-    tests = (batches(dataset.x_test, dataset.y_test, 50, mesh.devices.size),)
-    score = jax.jit(functools.partial(evaluate, phase.spec))
-    (scores,) = score(state, data, tests, jnp.bool_(True))
-    return scores.loss
+    last = len(simulation.problem.phases) - 1
+    score = jax.jit(functools.partial(simulation.evaluate, phase=last))
+    return score(state, simulation.arrays).loss
 
 
 def assert_close(a, b, tolerance):
@@ -118,15 +104,15 @@ def test_every_method(name, problem_name, tiny_config, images, synthetic, tmp_pa
         else 0.0,
         "server_data__unlabelled": 0.1 if method.needs_unlabelled_data else 0.0,
     }
-    make = functools.partial(build, dataset=dataset, module=Tiny() if on_images else None)
+    make = functools.partial(make_simulation, dataset=dataset, module=Tiny() if on_images else None)
 
     def through_a_checkpoint(state):
         checkpoint.save(tmp_path, 1, state, keep=1)
-        return checkpoint.restore(tmp_path, lambda round_: state)[1]
+        return checkpoint.restore(tmp_path, lambda round_: state).state
 
-    problem = make(tiny_config(**changes))
-    whole = run(problem, through_a_checkpoint)
+    simulation = make(tiny_config(**changes))
+    whole = run(simulation, through_a_checkpoint)
     assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(whole.params))
-    assert np.isfinite(final_loss(problem, whole)).all()
+    assert np.isfinite(final_loss(simulation, whole)).all()
     spread = run(make(tiny_config(**changes, num_devices=4)))
     assert_close(whole.params, spread.params, 2e-3)

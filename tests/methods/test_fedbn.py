@@ -1,21 +1,16 @@
 """FedBN: normalisation layers never leave their client."""
 
-import dataclasses
-import functools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_skew.engine.evaluate import batches, evaluate_clients
-from fedjax_skew.engine.round import run_rounds
 from fedjax_skew.methods.base import LocalResult
 from fedjax_skew.methods.fedbn import fedbn
-from fedjax_skew.models.functional import from_module
 from fedjax_skew.models.norm import Norm
-from fedjax_skew.simulation.problem import build, initial_state
+from fedjax_skew.simulation.programs import compile_phase
+from fedjax_skew.simulation.pure import make_simulation
 
 
 class Normalized(nn.Module):
@@ -28,25 +23,20 @@ class Normalized(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def problem(tiny_config, blobs):
-    made = build(tiny_config(method="fedbn", participation=0.5), dataset=blobs)
-    model = from_module(Normalized(), lambda x: x)
-    phase = made.phases[0]
-    local = dataclasses.replace(phase.spec.local, model=model)
-    phase = dataclasses.replace(
-        phase, model=model, spec=dataclasses.replace(phase.spec, local=local)
-    )
-    return dataclasses.replace(made, phases=(phase,))
+def simulation(tiny_config, blobs):
+    config = tiny_config(method="fedbn", participation=0.5, num_personal_eval_clients=6)
+    return make_simulation(config, dataset=blobs, module=Normalized())
 
 
 @pytest.fixture(scope="module")
-def run(problem):
-    """One round of 3 of the 6 clients, with changed data."""
-    fn = jax.jit(functools.partial(run_rounds, problem.phases[0].spec, 1))
+def run(simulation):
+    """One round of 3 of the 6 clients, with changed samples."""
+    one = jax.jit(simulation.round)
 
-    def run(data):
-        data = jax.tree.map(jnp.asarray, data)
-        return fn(initial_state(problem), data, jnp.int32(1))[0]
+    def run(x):
+        arrays = simulation.arrays
+        arrays = arrays._replace(data=arrays.data._replace(x=jnp.asarray(x)))
+        return one(simulation.init(), arrays)[0]
 
     return run
 
@@ -61,24 +51,24 @@ def rows_equal(a, b):
     return np.logical_and.reduce(same)
 
 
-def test_statistics_never_move_between_clients(problem, run):
-    state = run(problem.data)
-    took_part = ~rows_equal(state.clients.method, initial_state(problem).clients.method)
+def test_statistics_never_move_between_clients(simulation, run):
+    data = simulation.problem.data
+    state = run(data.x)
+    took_part = ~rows_equal(state.clients.method, simulation.init().clients.method)
     assert took_part.sum() == 3
     other = int(np.flatnonzero(took_part)[0])
-    first, last = problem.data.offsets[0, other : other + 2]
-    x = problem.data.x.copy()
-    x[problem.data.order[0, first:last]] *= 50
-    changed = run(problem.data._replace(x=x))
+    first, last = data.offsets[0, other : other + 2]
+    x = data.x.copy()
+    x[data.order[0, first:last]] *= 50
+    changed = run(x)
     same = rows_equal(state.clients.method, changed.clients.method)
     np.testing.assert_array_equal(np.flatnonzero(~same), [other])
 
 
-def test_a_clients_own_model_has_its_own_statistics(problem, run):
-    state = run(problem.data)
-    work, data = problem.phases[0].spec, jax.tree.map(jnp.asarray, problem.data)
-    test = batches(problem.dataset.x_test, problem.dataset.y_test, 45, 1)
-    scores = evaluate_clients(work, state, data, test, jnp.arange(6))
+def test_a_clients_own_model_has_its_own_statistics(simulation, run):
+    problem = simulation.problem
+    state = run(problem.data.x)
+    scores = compile_phase(problem, problem.phases[0], state, simulation.arrays).clients(state)
     assert scores.confusion.shape == (1, 6, 3, 3)
     kept = jax.tree.map(lambda a: a[0], state.clients.method)
     norm = jax.tree.structure(state.params["norm0"])
@@ -88,7 +78,7 @@ def test_a_clients_own_model_has_its_own_statistics(problem, run):
             "norm0": jax.tree.unflatten(norm, [a[k] for a in kept["norm"]]),
         }
         stats = jax.tree.map(lambda a, k=k: a[k], kept["stats"])
-        logits = work.local.model.apply(params, stats, problem.dataset.x_test)[0].logits
+        logits = problem.phases[0].model.apply(params, stats, problem.dataset.x_test)[0].logits
         right = (np.asarray(logits).argmax(-1) == problem.dataset.y_test).sum()
         assert np.trace(scores.confusion[0, k]) == right
 

@@ -13,7 +13,7 @@ from fedjax_skew.methods.base import LocalResult, Method
 from fedjax_skew.methods.composition import compose
 from fedjax_skew.methods.fednova import fednova
 from fedjax_skew.methods.momentum import effective_steps
-from fedjax_skew.simulation.problem import initial_state
+from fedjax_skew.simulation.state import initial_state
 
 SLOPE = jnp.array([3.0, -1.0, 2.0, -4.0, 0.5, 1.0])
 

@@ -1,7 +1,6 @@
 """Logit adjustment: a local or global prior in training, or a shift at test time."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +8,9 @@ import numpy as np
 import pytest
 
 from fedjax_skew import losses
-from fedjax_skew.engine.evaluate import batches, evaluate
 from fedjax_skew.methods import build
 from fedjax_skew.methods.base import Evaluation
-from fedjax_skew.simulation import problem as problems
+from fedjax_skew.simulation.pure import make_simulation
 
 
 def adjusted(**hparams):
@@ -61,13 +59,9 @@ def test_the_post_hoc_form_trains_plainly_and_shifts_predictions(tiny_model, mak
 def test_evaluation_uses_the_shift(tiny_config, blobs):
     tail = (blobs.y_train > 0) | (np.arange(240) < 30)
     tailed = dataclasses.replace(blobs, x_train=blobs.x_train[tail], y_train=blobs.y_train[tail])
-    problem = problems.build(
-        tiny_config(), dataset=tailed, method=adjusted(form="post_hoc", tau=1000.0)
-    )
-    test = batches(blobs.x_test, blobs.y_test, 90, 1)
-    scored = jax.jit(functools.partial(evaluate, problem.phases[0].spec))
-    state = problems.initial_state(problem)
-    (scores,) = scored(state, problem.data, (test,), jnp.bool_(True))
+    method = adjusted(form="post_hoc", tau=1000.0)
+    simulation = make_simulation(tiny_config(), dataset=tailed, method=method)
+    scores = jax.jit(simulation.evaluate)(simulation.init(), simulation.arrays)
     # So large a tau predicts the rarest class alone.
     assert int(scores.confusion[0, :, 0].sum()) == 90
 

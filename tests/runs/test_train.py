@@ -12,9 +12,10 @@ import pytest
 
 from experiments import app
 from fedjax_skew.methods.base import Method
-from fedjax_skew.report.summary import COLUMNS
 from fedjax_skew.runs import checkpoint, rundir, train
+from fedjax_skew.runs.recorder import DirectoryRecorder
 from fedjax_skew.runs.train import Diverged, Interrupted, train_and_evaluate
+from fedjax_skew.simulation.columns import COLUMNS
 
 TIMES = ("seconds", "wall_seconds", "compile_seconds", "samples_per_second")
 
@@ -45,7 +46,7 @@ def config(tiny_config):
 def whole(config, blobs, tmp_path_factory):
     """An uninterrupted run with every output switched on."""
     config = config.copy_and_resolve_references()
-    config.tensorboard = config.figures = config.eval_train_set = True
+    config.tensorboard = config.eval_train_set = True
     config.num_local_eval_clients = 2
     workdir = tmp_path_factory.mktemp("whole")
     train_and_evaluate(config, workdir, dataset=blobs, progress=False)
@@ -66,7 +67,7 @@ def test_the_directory_holds_everything(whole):
         "config.json",
         "metrics.jsonl",
         "summary.json",
-        "partition.png",
+        "partition.csv",
         "tensorboard",
         "checkpoints",
     } <= names
@@ -100,9 +101,9 @@ def test_the_directory_holds_everything(whole):
 
 
 def test_a_finished_run_returns_at_once(whole, config, blobs, monkeypatch):
-    monkeypatch.setattr(train._Run, "run", lambda self: pytest.fail("ran again"))
+    monkeypatch.setattr(train.Trainer, "run", lambda *args: pytest.fail("ran again"))
     config = config.copy_and_resolve_references()
-    config.tensorboard = config.figures = config.eval_train_set = True
+    config.tensorboard = config.eval_train_set = True
     again = train_and_evaluate(config, whole, dataset=blobs, progress=False)
     assert again["resumed_finished"] and again["status"] == "finished"
 
@@ -128,7 +129,7 @@ def test_resuming_gives_the_same_numbers(config, blobs, whole_alone, tmp_path, c
         f.write('{"round": 5, "accur')
     with caplog.at_level("WARNING"):
         train_and_evaluate(config, work, dataset=blobs, progress=False)
-    assert "checkpoints/4 is damaged" in caplog.text and "trying the one before" in caplog.text
+    assert "checkpoints/4 is damaged" in caplog.text and "trying the previous" in caplog.text
     assert results(whole_alone) == results(work)
 
 
@@ -155,7 +156,7 @@ def test_a_checkpoint_of_another_format_is_refused(whole, tmp_path):
     shutil.copytree(whole / "checkpoints", tmp_path / "c")
     for seal in (tmp_path / "c").glob("*.json"):
         seal.write_text(json.dumps({**json.loads(seal.read_text()), "format": 99}))
-    with pytest.raises(ValueError, match=r"has the format 99, but .* reads the format 1"):
+    with pytest.raises(ValueError, match=r"has the format 99, but .* reads the format 2"):
         checkpoint.restore(tmp_path / "c", lambda round_: None)
 
 
@@ -178,20 +179,20 @@ def test_divergence_stops_with_round_clients_and_rate(config, blobs, tmp_path, c
     train_and_evaluate(config, tmp_path, dataset=blobs, method=method, progress=False)
     said = capsys.readouterr().out
     assert said.count("explosive is not finite in round 2") == 1
-    assert "on_nonfinite='skip' goes on and counts such clients" in said
+    assert "on_nonfinite='skip' continues and counts such clients" in said
     assert json.loads((tmp_path / "summary.json").read_text())["nonfinite_clients"] == 3
 
 
-def test_sigterm_saves_and_says_how_to_go_on(config, blobs, tmp_path, monkeypatch):
-    original = train._Run._evaluate
+def test_sigterm_saves_and_says_how_to_resume(config, blobs, tmp_path, monkeypatch):
+    original = DirectoryRecorder.evaluated
 
-    def evaluate_then_signal(self, *args):
-        original(self, *args)
-        if len(self.lines) == 2:
+    def evaluated(self, line):
+        original(self, line)
+        if line["round"] == 2:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(train._Run, "_evaluate", evaluate_then_signal)
-    with pytest.raises(Interrupted, match="SIGTERM after round 2 of 4; the same command goes on"):
+    monkeypatch.setattr(DirectoryRecorder, "evaluated", evaluated)
+    with pytest.raises(Interrupted, match="SIGTERM after round 2 of 4; round 2 is saved"):
         train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
     assert checkpoint.rounds(tmp_path / "checkpoints")[0] == 2
 
@@ -216,7 +217,7 @@ def test_a_full_disk_leaves_a_run_that_goes_on(config, blobs, whole_alone, tmp_p
         patch.setattr(rundir, "open", fail, raising=False)
         train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
     assert app.ending(caught.value) == (
-        "The disk is full; free some space and run the same command to go on from the last "
+        "The disk is full; free some space and run the same command to resume from the newest "
         "checkpoint.",
         app.EXIT_DISK,
     )

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from fedjax_skew.report import summary
 from fedjax_skew.runs.train import train_and_evaluate
+from fedjax_skew.simulation import summary
 
 
 def test_a_validation_set_is_scored_beside_the_test_set(tmp_path, tiny_config, blobs):

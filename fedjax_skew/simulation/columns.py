@@ -1,15 +1,14 @@
-"""From evaluations to ``metrics.jsonl`` lines and ``summary.json``."""
+"""The columns of one line of metrics: ``metrics.jsonl`` and the history of a simulation."""
 
-import platform
-from importlib import metadata
+from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
-from fedjax_skew.metrics import classification, curves, skew
+from fedjax_skew.engine.reduction import RoundReport
+from fedjax_skew.metrics import classification, skew
 
-# Columns of metrics.jsonl; "[S]" is one value a seed, in the order of summary.json's "seeds".
+# "[S]" is one value per seed, in the order of the summary's "seeds".
 COLUMNS = {
     "round": "rounds done when the line was written",
     "seconds": "wall time of training and evaluation so far, without compilation",
@@ -42,6 +41,52 @@ COLUMNS = {
     "executed_steps": "local steps computed since the last line, all seeds",
     "samples": "training samples used since the last line, all seeds",
 }
+
+
+def plain(value: Any) -> Any:
+    """Returns plain JSON types; nan and infinities become None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def round_columns(report: RoundReport, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the columns of the rounds since the last evaluation.
+
+    Args:
+        report: reports ``[n, ...]`` of the newest rounds.
+        before: the same columns of the rounds before them, or nothing.
+    """
+    nonfinite = report.nonfinite.sum(0, dtype=np.int64)
+    counted = ("useful_steps", "executed_steps", "samples")
+    return plain(
+        {
+            "train_loss": report.loss[-1],
+            "update_norm": report.update_norm[-1],
+            "mean_update_norm": report.mean_update_norm[-1],
+            "update_cosine": report.cosine[-1],
+            "nonfinite_clients": nonfinite + np.asarray(before.get("nonfinite_clients", 0)),
+            **{
+                name: int(getattr(report, name).sum(dtype=np.int64)) + before.get(name, 0)
+                for name in counted
+            },
+        }
+    )
+
+
+def class_groups(class_counts: np.ndarray, thresholds: tuple[float, float]) -> np.ndarray:
+    """Returns masks ``[3, C]`` of head, middle and tail classes of a partition ``[K, C]``."""
+    sizes = class_counts.sum(0)
+    upper, lower = thresholds
+    if upper == lower == 0:
+        return classification.groups_by_thirds(sizes)
+    return classification.groups_by_thresholds(sizes, upper, lower)
 
 
 def score_columns(confusion: np.ndarray, loss: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
@@ -105,55 +150,3 @@ def _mean_known(values: np.ndarray) -> np.ndarray:
     known = ~np.isnan(values)
     total = np.where(known, values, 0.0).sum(-1)
     return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
-
-
-def curve_summary(lines: list[dict[str, Any]], column: str) -> dict[str, Any]:
-    """Last, best and mean of the last 50 rounds of a column, per seed and over seeds."""
-    found = curves.summarize([line["round"] for line in lines], _by_seed(lines, column))
-    best_round = {"per_seed": found.pop("best_round").tolist()}
-    return {name: _over_seeds(values) for name, values in found.items()} | {
-        "best_round": best_round
-    }
-
-
-def at_best_validation(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Test accuracy of the first round with the best validation accuracy, as a kind of summary."""
-    validation = np.nan_to_num(_by_seed(lines, "validation_accuracy"), nan=-1.0)
-    best = validation.argmax(-1)[:, None]
-    values = np.take_along_axis(_by_seed(lines, "accuracy"), best, -1)[:, 0]
-    return {"at_best_validation": _over_seeds(values)}
-
-
-def _by_seed(lines: list[dict[str, Any]], column: str) -> np.ndarray:
-    """A column as ``[S, T]``."""
-    values = [[np.nan if v is None else v for v in line[column]] for line in lines]
-    return np.array(values, np.float64).T
-
-
-def _over_seeds(per_seed: np.ndarray) -> dict[str, Any]:
-    mean, std = curves.mean_std(per_seed)
-    return {"per_seed": per_seed.tolist(), "mean": mean, "std": std}
-
-
-def versions() -> dict[str, str]:
-    """Versions of what computed the numbers."""
-    packages = ("fedjax_skew", "jax", "jaxlib", "flax", "optax", "numpy", "tensorflow-datasets")
-    found = {"python": platform.python_version()}
-    for name in packages:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def device() -> dict[str, Any]:
-    """What the run ran on."""
-    devices = jax.devices()
-    return {
-        "kind": devices[0].device_kind,
-        "platform": devices[0].platform,
-        "count": len(devices),
-        "processes": jax.process_count(),
-        "machine": platform.processor() or platform.machine(),
-    }

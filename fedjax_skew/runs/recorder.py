@@ -1,0 +1,84 @@
+"""A run directory as the trainer sees it: metrics and checkpoints."""
+
+import pathlib
+import time
+from typing import Any
+
+import jax
+
+from fedjax_skew.engine.round import State
+from fedjax_skew.runs import checkpoint, rundir
+from fedjax_skew.simulation.problem import Problem
+from fedjax_skew.simulation.state import start_next_phase
+from fedjax_skew.simulation.trainer import Line, Point, Recorder
+
+CHECKPOINT_SECONDS = 60.0
+
+
+class DirectoryRecorder(Recorder):
+    """Keeps a run in its directory.
+
+    Args:
+        workdir: the run directory.
+        every: rounds between checkpoints, or 0 for one per ``CHECKPOINT_SECONDS``.
+        keep: number of checkpoints to keep.
+    """
+
+    def __init__(self, workdir: pathlib.Path, every: int, keep: int):
+        self._metrics = workdir / "metrics.jsonl"
+        self._checkpoints = workdir / "checkpoints"
+        self._every, self._keep = every, keep
+        self._saved_at = time.time()
+
+    def restore(self, problem: Problem, state: State) -> tuple[Point, list[Line]]:
+        """Returns the newest complete checkpoint, or the initial state."""
+        found = checkpoint.restore(self._checkpoints, lambda round_: _like(problem, state, round_))
+        point = Point(state, 0, {}, 0.0)
+        if found:
+            self.saved = found.round
+            point = Point(found.state, found.round, **found.values)
+        first = jax.process_index() == 0
+        history = rundir.read_lines(self._metrics, point.round, repair=first)
+        for line in history[:-1]:
+            line.pop("confusion", None)
+        return point, history
+
+    def evaluated(self, line: Line) -> None:
+        """Appends a line of metrics."""
+        if jax.process_index() == 0:
+            rundir.append_line(self._metrics, line)
+
+    def due(self, round_: int) -> bool:
+        """Whether rounds or time since the last checkpoint ask for one."""
+        if not self._every:
+            return time.time() - self._saved_at > CHECKPOINT_SECONDS
+        return round_ // self._every > (self.saved or 0) // self._every
+
+    def next_due(self, round_: int) -> int:
+        """Returns the next multiple of ``every``, wherever a run stopped before."""
+        if not self._every:
+            return super().next_due(round_)
+        return round_ // self._every * self._every + self._every
+
+    def save(self, point: Point, model: Any) -> None:
+        """Writes a checkpoint."""
+        values = {"pending": point.pending, "seconds": point.seconds}
+        checkpoint.save(
+            self._checkpoints, point.round, point.state, self._keep, model=model, values=values
+        )
+        self.saved, self._saved_at = point.round, time.time()
+
+    def describe(self) -> str:
+        """Says what a resumed run would start from."""
+        if self.saved is None:
+            return "nothing was saved, the same command starts again."
+        return f"round {self.saved} is saved, the same command resumes from there."
+
+
+def _like(problem: Problem, state: State, round_: int) -> State:
+    """Returns a state of the phase that a checkpoint of that round belongs to, for its shapes."""
+    for phase in problem.phases[:-1]:
+        if round_ <= phase.last:
+            return state
+        state = start_next_phase(problem, phase, state)
+    return state

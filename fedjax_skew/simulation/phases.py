@@ -1,0 +1,190 @@
+"""The phases of a problem: model, optimiser, schedule and the specification of their rounds."""
+
+import dataclasses
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+
+from fedjax_skew import models
+from fedjax_skew.data import augment
+from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine.local import LocalSpec
+from fedjax_skew.engine.mesh import client_mesh
+from fedjax_skew.engine.round import RoundSpec
+from fedjax_skew.methods import Method
+from fedjax_skew.methods.base import RunInfo
+from fedjax_skew.models.functional import Model, from_module, normalizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A stretch of rounds with one method and one model; ``last`` is exclusive."""
+
+    method: Method
+    model: Model
+    spec: RoundSpec
+    first: int
+    last: int
+
+
+def make_phases(
+    config: ml_collections.ConfigDict,
+    info: RunInfo,
+    method: Method,
+    model: Model,
+    optimizer: optax.GradientTransformation | None = None,
+) -> tuple[Phase, ...]:
+    """Returns the phases of a method in order; almost all methods have one."""
+    phases, first = [], 0
+    while True:
+        next_phase = method.next_phase
+        last = config.rounds if next_phase is None else first + next_phase.rounds
+        spec = _make_spec(config, info, method, model, optimizer)
+        phases.append(Phase(method, model, spec, first, last))
+        if next_phase is None:
+            return tuple(phases)
+        first, method, model = last, next_phase.method, next_phase.model(model)
+
+
+def make_model(
+    config: ml_collections.ConfigDict,
+    dataset: Dataset,
+    method: Method,
+    module: nn.Module | None = None,
+) -> Model:
+    """Returns the configured model with what the method needs of it, or the given module."""
+    dtype = jnp.dtype(config.compute_dtype)
+    name = f"model={config.model!r}"
+    if module is None:
+        module = models.build(
+            config.model,
+            dataset.num_classes,
+            projection=method.projection,
+            head_bias=method.head_bias,
+            norm="group" if config.batch_norm == "group" else "batch",
+            conv_impl=config.conv_impl,
+            dtype=dtype,
+            remat=config.remat,
+        )
+    else:
+        name = f"module={type(module).__name__}"
+    normalize = normalizer(dataset.mean, dataset.std, dtype)
+    model = from_module(module, normalize, blocks=method.needs_blocks)
+    _check_fit(name, config.augment, dataset, model)
+    return method.model(model) if method.model else model
+
+
+def make_schedule(config: ml_collections.ConfigDict) -> Callable[[jax.Array], jax.Array]:
+    """Returns ``round -> client learning rate``."""
+    lr, rounds = config.client_lr, config.rounds
+    if config.lr_schedule == "exponential":
+        return optax.exponential_decay(lr, 1, config.lr_decay)
+    if config.lr_schedule == "cosine":
+        return optax.cosine_decay_schedule(lr, rounds)
+    if config.lr_schedule == "step":
+        scales = {int(f * rounds): config.lr_decay for f in config.lr_milestones}
+        return optax.piecewise_constant_schedule(lr, scales)
+    return optax.constant_schedule(lr)
+
+
+def make_optimizer(
+    config: ml_collections.ConfigDict,
+    method: Method,
+    given: optax.GradientTransformation | None = None,
+) -> optax.GradientTransformation:
+    """Returns the direction of a local step, which the engine multiplies by ``-client_lr``.
+
+    The configured one is SGD: clipping, weight decay and momentum; a method may bring a
+    transformation in place of momentum. A given one is a complete optimiser such as
+    ``optax.adam(1e-3)`` with a learning rate of its own. It is divided by the first client learning
+    rate, so that only the schedule over rounds is left of ``client_lr``.
+    """
+    if given is not None:
+        return optax.chain(given, optax.scale(-1.0 / config.client_lr))
+    parts = []
+    if config.clip_norm:
+        parts.append(optax.clip_by_global_norm(config.clip_norm))
+    if config.weight_decay:
+        parts.append(optax.add_decayed_weights(config.weight_decay))
+    if method.optimizer:
+        parts.append(method.optimizer)
+    elif config.momentum:
+        parts.append(optax.trace(config.momentum))
+    return optax.chain(*parts) if parts else optax.identity()
+
+
+def check_optimizer(config: ml_collections.ConfigDict, method: Method) -> None:
+    """Raises if a field or the method asks for something that a given optimiser leaves out."""
+    if method.optimizer is not None:
+        raise ValueError(
+            f"method={method.name!r} brings its own client optimiser, which a given one would "
+            "replace; give one of the two."
+        )
+    for field in ("momentum", "weight_decay", "clip_norm"):
+        if config[field]:
+            raise ValueError(
+                f"{field}={config[field]} belongs to the configured SGD, which a given optimizer "
+                "replaces; it must be 0."
+            )
+
+
+def _make_spec(
+    config: ml_collections.ConfigDict,
+    info: RunInfo,
+    method: Method,
+    model: Model,
+    optimizer: optax.GradientTransformation | None,
+) -> RoundSpec:
+    local = LocalSpec(
+        info=info,
+        model=model,
+        method=method,
+        optimizer=make_optimizer(config, method, optimizer),
+        local_epochs=0 if method.local_steps else config.local_epochs,
+        local_steps=method.local_steps or config.local_steps,
+        drop_last=config.drop_last,
+        augment=lambda x, key: augment.augment(config.augment, x, key),
+        keep_momentum=info.keep_momentum or method.keep_optimizer_state,
+        skip_nonfinite=config.on_nonfinite == "skip",
+    )
+    return RoundSpec(
+        local=local,
+        mesh=client_mesh(config.num_devices),
+        clients_per_chunk=config.clients_per_chunk or _auto_chunk(),
+        lr_schedule=make_schedule(config),
+        stop_nonfinite=config.on_nonfinite == "stop",
+    )
+
+
+def _auto_chunk() -> int:
+    """Returns clients per chunk: an accelerator is wide, one client keeps a CPU core busy."""
+    return 1 if jax.default_backend() == "cpu" else 16
+
+
+def _check_fit(name: str, augmentation: str, dataset: Dataset, model: Model) -> None:
+    """Raises if model or augmentation cannot take the samples; nothing is compiled for it."""
+    sample = jax.ShapeDtypeStruct((1, *dataset.x_train.shape[1:]), dataset.x_train.dtype)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    try:
+        jax.eval_shape(lambda x, key: augment.augment(augmentation, x, key), sample, key)
+        params, stats = jax.eval_shape(model.init, key, sample)
+        outputs, _ = jax.eval_shape(model.apply, params, stats, sample)
+    except (ValueError, TypeError, ZeroDivisionError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        if isinstance(error, ZeroDivisionError):  # An initialiser divides by its number of inputs.
+            reason = "no pixel of them is left for the last layer"
+        raise ValueError(
+            f"{name} with augment={augmentation!r} cannot take {dataset.name}'s samples of shape "
+            f"{sample.shape[1:]}: {reason}."
+        ) from error
+    expected = (1, dataset.num_classes)
+    if outputs.logits.shape != expected or "kernel" not in params.get("head", {}):
+        raise ValueError(
+            f"{name} gives logits of shape {outputs.logits.shape} with the layers "
+            f"{sorted(params)}; it must return (logits, features), with logits of shape {expected} "
+            "for one sample, from a last dense layer named 'head'."
+        )

@@ -1,0 +1,304 @@
+"""The loop around compiled rounds: advance, evaluate, save, stop.
+
+It is the same with and without a run directory; a ``Recorder`` knows the difference. Between two
+evaluations a run takes as many compiled calls as keep each of them short, which changes no result.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedjax_skew.engine.mesh import process_max
+from fedjax_skew.engine.reduction import RoundReport
+from fedjax_skew.engine.round import State
+from fedjax_skew.metrics import classification
+from fedjax_skew.simulation import columns
+from fedjax_skew.simulation.callbacks import Callback
+from fedjax_skew.simulation.phases import Phase
+from fedjax_skew.simulation.problem import Problem
+from fedjax_skew.simulation.programs import (
+    Programs,
+    compile_phase,
+    device_arrays,
+    scored_sets,
+    some_clients,
+)
+from fedjax_skew.simulation.progress import Progress
+from fedjax_skew.simulation.state import fingerprint, initial_state, start_next_phase
+from fedjax_skew.simulation.stopping import (
+    Abandoned,
+    Diverged,
+    Interrupted,
+    microseconds_per_round,
+    rounds_per_call,
+    signal_name,
+)
+from fedjax_skew.simulation.summary import summarize
+from fedjax_skew.simulation.waiting import Waiter
+
+PyTree = Any
+Line = dict[str, Any]
+
+
+class Point(NamedTuple):
+    """Where a run is between two compiled calls.
+
+    Attributes:
+        state: parameters and everything else that is carried from round to round.
+        round: number of rounds done.
+        pending: columns of the rounds since the last evaluation; see ``columns.round_columns``.
+        seconds: time of training and evaluation so far.
+    """
+
+    state: State
+    round: int
+    pending: Line
+    seconds: float
+
+
+class Recorder:
+    """Where a run is kept. This one keeps nothing.
+
+    Attributes:
+        saved: the round of the newest checkpoint, or None.
+    """
+
+    saved: int | None = None
+
+    def restore(self, problem: Problem, state: State) -> tuple[Point, list[Line]]:
+        """Returns the point to continue from and the lines of metrics up to it."""
+        return Point(state, 0, {}, 0.0), []
+
+    def evaluated(self, line: Line) -> None:
+        """Takes a new line of metrics."""
+
+    def due(self, round_: int) -> bool:
+        """Whether it is time for a checkpoint."""
+        return False
+
+    def next_due(self, round_: int) -> int:
+        """Returns the next round that needs a checkpoint, or a later one than there is."""
+        return 2**31 - 1
+
+    def save(self, point: Point, model: PyTree) -> None:
+        """Writes a checkpoint; ``model`` is what the method evaluates, None for the state's."""
+
+
+class Finished(NamedTuple):
+    """A run after its last round.
+
+    Attributes:
+        state: the last state.
+        model: the models ``[S, ...]`` that the last evaluation scored.
+        history: the lines of metrics; only the last one has a confusion matrix.
+        summary: as in ``summary.json``.
+    """
+
+    state: State
+    model: PyTree
+    history: list[Line]
+    summary: dict[str, Any]
+
+
+class Trainer:
+    """Runs a problem to its end.
+
+    Args:
+        problem: what to run.
+        recorder: where the run is kept.
+        waiter: how to wait for programs.
+        progress: where the run shows how far it is.
+        callbacks: see ``Callback``.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        recorder: Recorder,
+        waiter: Waiter,
+        progress: Progress,
+        callbacks: Iterable[Callback] = (),
+    ):
+        self.problem, self.recorder, self.waiter = problem, recorder, waiter
+        self.progress, self.callbacks = progress, tuple(callbacks)
+        thresholds = problem.config.group_thresholds
+        self.groups = np.stack(
+            [columns.class_groups(p.class_counts, thresholds) for p in problem.partitions]
+        )
+        self.history: list[Line] = []
+        self.model: PyTree = None
+        self.warned = False
+
+    def run(self, point: Point, history: list[Line], initial: str) -> Finished:
+        """Continues from a point; ``initial`` is the hash of the initial parameters."""
+        self.history = history
+        self._call("on_start", tuple(history))
+        try:
+            return self._run(point, initial)
+        finally:
+            self._call("close")
+
+    def _run(self, point: Point, initial: str) -> Finished:
+        problem = self.problem
+        arrays = device_arrays(problem)
+        compile_seconds = 0.0
+        for phase in problem.phases:
+            if point.round > phase.last or (
+                point.round == phase.last and not self._evaluation_is_due(point)
+            ):
+                continue
+            self.progress.status("compiling")
+            began = time.time()
+            try:
+                programs = compile_phase(problem, phase, point.state, arrays, self.waiter)
+            except Abandoned:
+                raise self._interrupted(point.round) from None
+            compile_seconds += time.time() - began
+            self.progress.status("")
+            point = self._run_phase(phase, programs, point)
+            if phase is not problem.phases[-1]:
+                point = point._replace(state=start_next_phase(problem, phase, point.state))
+        final = fingerprint(point.state.params)
+        summary = summarize(problem, self.history, initial=initial, final=final)
+        summary["compile_seconds"] = round(compile_seconds, 3)
+        self._call("on_end", summary)
+        return Finished(point.state, self.model, self.history, summary)
+
+    def _run_phase(self, phase: Phase, programs: Programs, point: Point) -> Point:
+        micros = 0
+        while True:
+            abandoned = False
+            if self._evaluation_is_due(point):
+                try:
+                    point = self._evaluate(phase, programs, point)
+                except Abandoned:
+                    abandoned = True
+            # Processes save together, stop together and agree on the length of the next call.
+            due = int(self.recorder.due(point.round) or point.round == phase.last)
+            due, stop, micros = process_max(due, self.waiter.signal, micros)
+            if due or stop:
+                self._save(phase, programs, point)
+            if stop and (abandoned or point.round < self.problem.config.rounds):
+                raise self._interrupted(point.round)
+            if point.round == phase.last:
+                return point
+            until = min(
+                point.round + rounds_per_call(micros),
+                self._next_evaluation(point.round),
+                self.recorder.next_due(point.round),
+                phase.last,
+            )
+            before = point
+            point = self._advance(phase, programs, point, until)
+            micros = microseconds_per_round(
+                point.round - before.round, point.seconds - before.seconds
+            )
+
+    def _advance(self, phase: Phase, programs: Programs, point: Point, until: int) -> Point:
+        """Runs rounds up to ``until`` in one call."""
+        began, first = time.time(), point.round
+        state, report = programs.rounds(point.state, until)
+        self._check_finite(phase, report, first)
+        pending = columns.round_columns(report, point.pending)
+        point = Point(state, int(state.round), pending, point.seconds + time.time() - began)
+        self.progress.advance(point.round - first)
+        return point
+
+    def _evaluate(self, phase: Phase, programs: Programs, point: Point) -> Point:
+        began = time.time()
+        config, state = self.problem.config, point.state
+        model = programs.model(state, point.round == config.rounds)
+        test, *others = programs.scores(model)
+        line: Line = {"round": point.round, "seconds": 0.0}
+        line |= columns.score_columns(
+            np.asarray(test.confusion), np.asarray(test.loss), self.groups
+        )
+        for name, other in zip(scored_sets(self.problem)[1:], others, strict=True):
+            line[f"{name}_accuracy"] = classification.accuracy(np.asarray(other.confusion))
+        class_counts = self.problem.data.class_counts
+        if programs.clients:
+            own = np.asarray(programs.clients(state).confusion)
+            who = some_clients(self.problem, "num_personal_eval_clients")
+            line |= columns.personal_columns(own, class_counts[:, who])
+        if programs.local:
+            found = jax.tree.map(np.asarray, programs.local(state))
+            who = some_clients(self.problem, "num_local_eval_clients")
+            line |= columns.local_columns(
+                found.before.confusion,
+                found.after.confusion,
+                found.deviating,
+                class_counts[:, who],
+            )
+        line |= point.pending
+        line["client_lr"] = float(phase.spec.lr_schedule(point.round - 1))
+        seconds = point.seconds + time.time() - began
+        line = columns.plain({**line, "seconds": round(seconds, 3)})
+        if self.history:
+            self.history[-1].pop("confusion", None)  # Only the newest one is read again.
+        self.history.append(line)
+        self.model = model
+        self.recorder.evaluated(line)
+        self._call("on_evaluation", line)
+        self.progress.status(f"accuracy {100 * float(np.mean(line['accuracy'])):.2f} %")
+        return Point(state, point.round, {}, seconds)
+
+    def _evaluation_is_due(self, point: Point) -> bool:
+        round_, config = point.round, self.problem.config
+        evaluated = self.history[-1]["round"] if self.history else 0
+        return round_ > evaluated and (round_ % config.eval_every == 0 or round_ == config.rounds)
+
+    def _next_evaluation(self, round_: int) -> int:
+        every = self.problem.config.eval_every
+        return round_ // every * every + every
+
+    def _check_finite(self, phase: Phase, report: RoundReport, first: int) -> None:
+        """Names the first non-finite round and its clients, or raises ``Diverged``."""
+        bad = (report.nonfinite.sum(-1) > 0) | ~report.params_finite.all(-1)
+        policy = self.problem.config.on_nonfinite
+        if not bad.any() or (self.warned and policy != "stop"):
+            return
+        at = int(np.argmax(bad))
+        seed = int(np.argmax((report.nonfinite[at] > 0) | ~report.params_finite[at]))
+        clients = [int(c) for c in report.bad_clients[at, seed] if c >= 0]
+        who = f"clients {clients}" if clients else "the server's update"
+        message = (
+            f"{phase.method.name} is not finite in round {first + at + 1} (seed "
+            f"{self.problem.seeds[seed]}, {who}, client_lr "
+            f"{float(phase.spec.lr_schedule(first + at)):g})"
+        )
+        if policy == "stop":
+            raise Diverged(
+                f"{message}; lower client_lr, or set on_nonfinite to 'skip' or 'continue'."
+            )
+        self.warned = True
+        self.progress.write(
+            f"{message}; on_nonfinite={policy!r} continues and counts such clients."
+        )
+
+    def _save(self, phase: Phase, programs: Programs, point: Point) -> None:
+        model = None
+        if phase.method.eval_model is not None:
+            model = programs.model(point.state, point.round == self.problem.config.rounds)
+        self.recorder.save(point, model)
+
+    def _interrupted(self, round_: int) -> Interrupted:
+        rounds, saved = self.problem.config.rounds, self.recorder.saved
+        words = f"Stopped by {signal_name(self.waiter.signal)} after round {round_} of {rounds}"
+        if saved is None:
+            return Interrupted(f"{words}; nothing was saved, the same command starts again.")
+        return Interrupted(f"{words}; round {saved} is saved, the same command resumes from there.")
+
+    def _call(self, hook: str, *args: Any) -> None:
+        if jax.process_index() == 0:
+            for callback in self.callbacks:
+                getattr(callback, hook)(*args)
+
+
+def start(problem: Problem, recorder: Recorder) -> tuple[Point, list[Line], str]:
+    """Returns the arguments of ``Trainer.run``."""
+    state = initial_state(problem)
+    initial = fingerprint(state.params)
+    return *recorder.restore(problem, state), initial
