@@ -6,7 +6,8 @@ import pytest
 
 from fedjax_skew.engine.communication import traffic
 from fedjax_skew.methods.base import Method, MethodState, Upload
-from fedjax_skew.simulation.problem import build, initial_state, start_next_phase
+from fedjax_skew.simulation.problem import build
+from fedjax_skew.simulation.state import initial_state, start_next_phase
 
 MLP = 4 * (6 * 200 + 200 + 200 * 200 + 200 + 200 * 3 + 3)
 HEAD = 4 * (200 * 3 + 3)
