@@ -66,7 +66,7 @@ setup(
     packages=find_packages(include=["fedjax_skew", "fedjax_skew.*"]),
     package_data={
         "fedjax_skew": ["py.typed"],
-        "fedjax_skew.report": ["reference/*", "templates/*"],
+        "fedjax_skew.report": ["templates/*"],
     },
     install_requires=[
         "absl-py>=2.1",

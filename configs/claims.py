@@ -3,8 +3,9 @@
 import itertools
 from collections.abc import Iterable, Sequence
 
+from experiments import printed
 from experiments.verdicts import Claim, Contrast, Term
-from fedjax_skew.report import names, reference
+from fedjax_skew.report import names
 
 _FEDVLS_BASELINES = ("fedavg", "fedlc", "fedrs", "fedsam", "fedntd", "fedlmd")
 _SERVER_TRAINING = ("creff", "fedic")  # FedLF's baselines that train on the server
@@ -24,7 +25,7 @@ def _best(
     name: str, column: str, row: str, others: Sequence[str] = (), at: str = ""
 ) -> tuple[Contrast, ...]:
     """A row minus every other one of a column; minus the given ones if there are any."""
-    rows = dict.fromkeys(r.row for r in reference.load(name) if r.column == column)
+    rows = dict.fromkeys(r.row for r in printed.load(name) if r.column == column)
     return tuple(_minus(name, column, row, other, at) for other in others or rows if other != row)
 
 
@@ -317,7 +318,7 @@ def _lf(factor: int, metric: str) -> str:
 
 _PLAIN = tuple(
     row
-    for row in dict.fromkeys(row.row for row in reference.load("fedlf/table1"))
+    for row in dict.fromkeys(row.row for row in printed.load("fedlf/table1"))
     if row not in (*_SERVER_TRAINING, "fedlf")
 )
 FEDLF = (
@@ -379,7 +380,7 @@ FEDLF = (
     ),
 )
 
-_GR_ROWS = tuple(dict.fromkeys(row.row for row in reference.load("fedgr/table3")))
+_GR_ROWS = tuple(dict.fromkeys(row.row for row in printed.load("fedgr/table3")))
 _SOFTMAX, _GRAVITY, _WHOLE = (
     f"unbalanced_softmax={a} gravitation_regularizer={b}" for a, b in ((1, 0), (0, 1), (1, 1))
 )
@@ -457,7 +458,7 @@ FEDGR = (
             _minus(
                 "fedgr/table4", "fashion_mnist double(labels=3) rounds_to_target", other, "fedgr"
             )
-            for other in dict.fromkeys(row.row for row in reference.load("fedgr/table4"))
+            for other in dict.fromkeys(row.row for row in printed.load("fedgr/table4"))
             if other != "fedgr"
         ),
     ),

@@ -6,8 +6,8 @@ import re
 import ml_collections
 
 from experiments.papers import C, Figure, FromRow, H, Note, P, Paper, Setting, show
+from experiments.printed import Row
 from experiments.scale import use_model
-from fedjax_skew.report.reference import Row
 
 _THRESHOLDS = {  # class sizes (upper, lower) by dataset and imbalance factor
     "cifar10_lt": {100: (1500, 200), 50: (1500, 200), 10: (1500, 600)},

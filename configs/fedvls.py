@@ -3,8 +3,8 @@
 import ml_collections
 
 from experiments.papers import C, Figure, FromRow, H, Note, P, Paper, Setting, show
+from experiments.printed import Row
 from experiments.scale import use_model
-from fedjax_skew.report.reference import Row
 
 _HARD = ("cifar100", "tiny_imagenet")
 _KEEP_MOMENTUM = ("fedavg", "fedprox", "moon", "fedexp", "fedlc", "fedrs", "fedntd", "fedmr")

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 import ml_collections
 
 from configs.common import fit_phases
-from experiments import papers, selection
+from experiments import collect, papers, selection
 from experiments import scale as scale_rules
+from experiments.printed import Row
 from experiments.selection import Run
 from fedjax_skew import errors, methods
 from fedjax_skew.config import EXECUTION_FIELDS, used_hparams
-from fedjax_skew.report import collect, store
-from fedjax_skew.report.reference import Row
+from fedjax_skew.report import store
 from fedjax_skew.report.result_table import Table
 from fedjax_skew.runs import rundir
 
@@ -103,13 +103,15 @@ def plan(
         only = only or (figure.smoke if scale == "smoke" else "")
     words = [*changes, *([f"rounds={rounds}"] if rounds else [])]
     words += [f"variant={variant}"] if variant else []
-    label = " ".join([scale, *sorted(words)])
     found = []
     for run in selection.select(paper.runs(place), selection.parse(only)):
         config = run.config.copy_and_resolve_references()
         if variant:
             paper.vary(config, variant)
-        config = shrunk(config, scale, paper.shrink)
+        full = config
+        config = shrunk(full, scale, paper.shrink)
+        # What fits a CPU as it is runs at the paper's own scale.
+        label = " ".join(["full" if config == full else scale, *sorted(words)])
         if seeds:
             config.num_seeds = seeds
         if rounds:

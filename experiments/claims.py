@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from configs.claims import CLAIMS
-from experiments import app, cells, claims_table, dry_run, figure_numbers, launch, scale
+from experiments import app, cells, claims_table, dry_run, figure_numbers, launch, pages, scale
 from experiments import values as values_
 from experiments.cells import Cell
 from experiments.verdicts import Claim
@@ -75,6 +75,8 @@ def main(argv: Sequence[str]) -> None:
     if flag.save:
         values_.write(results, found)
         folder = results.parent
+        if results.resolve() == pages.RESULTS:
+            pages.write_all()
     table = claims_table.build(chosen, found, CLAIMS)
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, text in (("md", claims_table.markdown(table)), ("csv", claims_table.csv(table))):

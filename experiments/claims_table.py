@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from experiments import cells, verdicts
+from experiments import cells, printed, verdicts
 from experiments.values import Value
 from experiments.verdicts import UNDECIDED, Claim, Contrast, Measured, Verdict
-from fedjax_skew.report import reference
 
 _CSV = (
     *("id", "paper", "claim", "scale", "verdict", "contrast", "paper_value", "mean", "spread"),
@@ -138,12 +137,12 @@ def summary(lines: Sequence[Line]) -> str:
 
 def paper_value(contrast: Contrast) -> float:
     """The contrast in the numbers that the paper prints; nan if it prints none."""
-    printed: dict[tuple[str, str, str], dict[int, float]] = {}
+    numbers: dict[tuple[str, str, str], dict[int, float]] = {}
     for name in {term.name for term in contrast.terms}:
-        if name in reference.table_names():
-            for row in reference.load(name):
-                printed[name, row.row, row.column] = {0: row.value}
-    values = verdicts.evaluate(contrast, printed)
+        if name in printed.table_names():
+            for row in printed.load(name):
+                numbers[name, row.row, row.column] = {0: row.value}
+    values = verdicts.evaluate(contrast, numbers)
     return values[0] if values else math.nan
 
 
@@ -190,8 +189,8 @@ def _command(only: str, lines: Sequence[Line]) -> str:
 
 
 def _paper(paper: str) -> str:
-    table = next(name for name in reference.table_names() if name.startswith(f"{paper}/"))
-    return reference.title(table).partition(" Table")[0]
+    table = next(name for name in printed.table_names() if name.startswith(f"{paper}/"))
+    return printed.title(table).partition(" Table")[0]
 
 
 def _number(value: float) -> str:

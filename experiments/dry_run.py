@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import jax
 
-from experiments import estimate, figures, flops, papers
+from experiments import estimate, figures, flops, papers, printed
 from experiments.cells import Cell, command, scaled_sentences
 from experiments.executor import config_from
-from fedjax_skew.report import reference
 from fedjax_skew.report.store import Record
 
 
@@ -82,11 +81,11 @@ def measured_speeds(records: Sequence[Record]) -> dict[str, float]:
 def listing() -> str:
     """All tables and figures of the papers with the command for each."""
     lines: list[str] = []
-    everything = [(table, reference.caption(table)) for table in reference.table_names()]
+    everything = [(table, printed.caption(table)) for table in printed.table_names()]
     everything += [(name, figures.figure(name).caption) for name in papers.figure_names()]
     for paper in dict.fromkeys(name.partition("/")[0] for name, _ in everything):
         mine = [pair for pair in everything if pair[0].startswith(f"{paper}/")]
-        lines += ["", reference.source(mine[0][0])]
+        lines += ["", printed.source(mine[0][0])]
         for name, caption in mine:
             lines += [f"  {papers.title(name)}. {caption}", f"    {command(name)}"]
     return "\n".join(lines[1:])

@@ -11,9 +11,9 @@ import numpy as np
 
 from experiments import figure_analyses as analyses
 from experiments.cells import Cell
+from experiments.printed import Row
 from fedjax_skew.metrics import classification, skew
 from fedjax_skew.report import bars, heatmaps, lines, names
-from fedjax_skew.report.reference import Row
 from fedjax_skew.report.store import Record
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import pathlib
 import re
 from collections.abc import Callable, Sequence
 
-from experiments import app, cells, claims_table, papers, values
+from configs.claims import CLAIMS
+from experiments import app, cells, claims_table, papers, printed, values
 from experiments.papers import Paper
-from fedjax_skew.report import names, reference
+from fedjax_skew.report import names
 from fedjax_skew.report.render import escape_markdown
 from fedjax_skew.runs import rundir
 
@@ -23,9 +24,15 @@ _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 def main(argv: Sequence[str]) -> None:
     """Writes all pages."""
+    for path in write_all():
+        print(path.relative_to(ROOT))
+
+
+def write_all() -> list[pathlib.Path]:
+    """Writes all pages and returns them."""
     for path in paths():
         rundir.write_text(path, render(path))
-        print(path.relative_to(ROOT))
+    return paths()
 
 
 def paths() -> list[pathlib.Path]:
@@ -49,8 +56,8 @@ def render(path: pathlib.Path) -> str:
 
 def about(paper: Paper) -> str:
     """Title and venue, and what the method is."""
-    table = next(name for name in reference.table_names() if name.startswith(f"{paper.key}/"))
-    return f"*{reference.source(table)}*\n\n{paper.about}"
+    table = next(name for name in printed.table_names() if name.startswith(f"{paper.key}/"))
+    return f"*{printed.source(table)}*\n\n{paper.about}"
 
 
 def tables(paper: Paper) -> str:
@@ -59,7 +66,7 @@ def tables(paper: Paper) -> str:
     for name in papers.names_of(paper.key):
         _, place = papers.of(name)
         figure = papers.is_figure(name)
-        caption = paper.figure(place).caption if figure else reference.caption(name)
+        caption = paper.figure(place).caption if figure else printed.caption(name)
         title = papers.title(name).partition(" ")[2]
         lines.append(f"| {title} | {caption} | `{cells.command(name)}` |")
     return "\n".join(lines)
@@ -85,8 +92,6 @@ def recipe(paper: Paper) -> str:
 
 def claims(paper: Paper) -> str:
     """The paper's claims with the verdicts that measured numbers give them."""
-    from configs.claims import CLAIMS
-
     mine = [claim for claim in CLAIMS if claim.paper == paper.key]
     lines = claims_table.build(mine, values.read(RESULTS), CLAIMS)
     return claims_table.summary(lines) + "\n\n" + "\n".join(claims_table.rows(lines))
@@ -94,8 +99,6 @@ def claims(paper: Paper) -> str:
 
 def claims_overview() -> str:
     """All claims, paper by paper."""
-    from configs.claims import CLAIMS
-
     lines = claims_table.build(CLAIMS, values.read(RESULTS), CLAIMS)
     return claims_table.summary(lines) + "\n\n" + claims_table.sections(lines, "###")
 

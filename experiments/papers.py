@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from configs.common import finish
-from experiments import selection
+from experiments import printed, selection
+from experiments.printed import Row
 from experiments.selection import Run
 from fedjax_skew import errors
 from fedjax_skew.config import default_config
 from fedjax_skew.data import datasets, spec
-from fedjax_skew.report import names, reference
-from fedjax_skew.report.reference import Row
+from fedjax_skew.report import names
 
 P, C, H = "P", "C", "H"
 SOURCES = {P: "from the paper", C: "from the authors' code", H: "chosen here"}
@@ -244,7 +244,7 @@ class Paper:
 
 def paper_keys() -> tuple[str, ...]:
     """All papers."""
-    return tuple(dict.fromkeys(name.partition("/")[0] for name in reference.table_names()))
+    return printed.papers()
 
 
 @functools.cache
@@ -260,7 +260,7 @@ def of(name: str) -> tuple[Paper, str]:
         ValueError: one sentence, if there is no such table or figure.
     """
     kind, allowed = (
-        ("figure", figure_names()) if "/fig" in name else ("table", reference.table_names())
+        ("figure", figure_names()) if "/fig" in name else ("table", printed.table_names())
     )
     if name not in allowed:
         raise errors.unknown(kind, name, allowed)
@@ -277,7 +277,7 @@ def figure_names() -> tuple[str, ...]:
 
 def names_of(key: str) -> tuple[str, ...]:
     """Tables and figures of one paper."""
-    return tuple(n for n in (*reference.table_names(), *figure_names()) if n.startswith(f"{key}/"))
+    return tuple(n for n in (*printed.table_names(), *figure_names()) if n.startswith(f"{key}/"))
 
 
 def is_figure(name: str) -> bool:
@@ -289,7 +289,7 @@ def title(name: str) -> str:
     """``"FedVLS Table 1"`` or ``"FedVLS Figure 1"``."""
     found, place = of(name)
     return (
-        reference.title(name)
+        printed.title(name)
         if "table" in place
         else f"{names.method(found.key)} {place_words(place)}"
     )
@@ -364,7 +364,7 @@ def _runs(key: str, place: str) -> Sequence[Run]:
                 set_field(config, field, value)
             pairs.append((row, config))
     else:
-        rows = reference.load(f"{key}/{place}")
+        rows = printed.load(f"{key}/{place}")
         if place in found.beyond:
             rows = rows + _another_column(rows, *found.beyond[place])
         pairs = [(row, found.config(place, row)) for row in rows]

@@ -13,13 +13,12 @@ import tqdm
 from absl import flags
 
 from configs import fedlc, quickstart
-from experiments import app
+from experiments import app, collect, printed
 from experiments.cells import Cell, scaled_sentences
 from experiments.executor import run_cell
 from experiments.selection import Run
-from fedjax_skew.report import collect, lines, names, reference, style
-from fedjax_skew.report.reference import Header
-from fedjax_skew.report.result_table import Table
+from fedjax_skew.report import lines, names, style
+from fedjax_skew.report.result_table import Header, Table
 
 _NOTES = (
     "FedLC: a class that a client lacks counts as one sample (hparams.fedlc.min_count=1); the "
@@ -30,14 +29,14 @@ TABLE, COLUMN = "fedlc/table4", "synthetic synthetic(1,1)"
 
 def cells(methods: Sequence[str], workdir: str, rounds: int = 0, seeds: int = 0) -> list[Cell]:
     """One cell a method, with the recipe of the paper's table beside it."""
-    printed = {row.row: row for row in reference.load(TABLE) if row.column == COLUMN}
+    paper = {row.row: row for row in printed.load(TABLE) if row.column == COLUMN}
     found = []
     for method in methods:
         config = quickstart.get_config()
         config.method = method
         config.rounds = rounds or config.rounds
         config.num_seeds = seeds or config.num_seeds
-        row = printed.get(method, printed["fedavg"]._replace(method=method, row=method))
+        row = paper.get(method, paper["fedavg"]._replace(method=method, row=method))
         full = fedlc.PAPER.config("table4", row)
         full.hparams = config.hparams
         found.append(Cell(Run(config, (row,)), full, pathlib.Path(workdir) / method))
@@ -48,7 +47,7 @@ def table(chosen: Sequence[Cell]) -> Table:
     """The measured numbers, with the paper's where it has the method."""
     entries = [collect.Entry(cell.run.rows, cell.record()) for cell in chosen]
     measured = collect.cells(entries, fedlc.PAPER.measured)
-    paper = {row.row: row for row in reference.load(TABLE) if row.column == COLUMN}
+    paper = {row.row: row for row in printed.load(TABLE) if row.column == COLUMN}
     methods = [cell.config.method for cell in chosen]
     rows = tuple(Header(method, "", names.method(method)) for method in methods)
     full = {

@@ -21,9 +21,20 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from experiments import app, cells, dry_run, figure_numbers, figures, launch, papers, scale, values
+from experiments import (
+    app,
+    cells,
+    collect,
+    dry_run,
+    figure_numbers,
+    figures,
+    launch,
+    papers,
+    printed,
+    scale,
+    values,
+)
 from fedjax_skew import errors
-from fedjax_skew.report import collect, reference
 from fedjax_skew.runs.train import Interrupted
 
 _TABLE = flags.DEFINE_string("table", None, "Which table, <paper>/table<number>; see --list.")
@@ -101,7 +112,7 @@ def _name() -> str:
             "set; --list shows all tables and figures with commands."
         )
     for kind, name, allowed in (
-        ("table", _TABLE.value, reference.table_names()),
+        ("table", _TABLE.value, printed.table_names()),
         ("figure", _FIGURE.value, papers.figure_names()),
     ):
         if name and name not in allowed:

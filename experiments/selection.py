@@ -14,10 +14,10 @@ from typing import Any
 
 import ml_collections
 
+from experiments.printed import Row
 from fedjax_skew import errors
 from fedjax_skew.config import EXECUTION_FIELDS, default_config, flatten, used_hparams
 from fedjax_skew.data import spec
-from fedjax_skew.report.reference import Row
 
 _ARGUMENT = re.compile(r"(\w+)=([^,()]+)")
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from experiments import papers
 from experiments.cells import Cell
+from experiments.printed import Row
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import store
-from fedjax_skew.report.reference import Row
 from fedjax_skew.runs import rundir
 
 ANSWERS = "answers.json"

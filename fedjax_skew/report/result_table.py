@@ -13,9 +13,31 @@ from typing import NamedTuple
 from fedjax_skew import errors
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names
-from fedjax_skew.report.reference import Header
 
 NOT_RUN = "--"
+
+
+class Header(NamedTuple):
+    """A row's or column's name with the words to print for it.
+
+    Attributes:
+        key: finds the cells.
+        group: what neighbouring headers share (a column's data set), or empty.
+        label: the rest.
+        higher_is_better: false where a small number wins.
+        decimals: digits after the point in the column's numbers.
+    """
+
+    key: str
+    group: str = ""
+    label: str = ""
+    higher_is_better: bool = True
+    decimals: int = 2
+
+    @property
+    def text(self) -> str:
+        """The label, or the key if there is none."""
+        return self.label or self.key
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from experiments import cells
-from fedjax_skew.report import collect, render
+from experiments import cells, collect
+from fedjax_skew.report import render
 
 
 def finish(cell, accuracy, *, curve=(), rounds=None, **columns):
@@ -206,3 +206,9 @@ def test_methods_that_use_server_data_are_marked(tmp_path):
         "feddf": ("Trains on unlabelled data on the server.",),
         "fedlc_lt": ("Trains on labelled data on the server.",),
     }
+
+
+def test_a_cell_that_fits_a_cpu_as_it_is_keeps_the_papers_scale(tmp_path):
+    chosen = cells.plan("fedvls/table1", tmp_path, only="method=fedavg,beta=0.5", scale="cpu")
+    scales = {cell.config.dataset.name: cell.scale for cell in chosen}
+    assert scales["mnist"] == "full" and scales["cifar10"] == "cpu"

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import cells, dry_run, estimate, flops
+from experiments import cells, dry_run, estimate, flops, printed
 from fedjax_skew.config import default_config
-from fedjax_skew.report import reference
 
 
 def test_products_convolutions_and_scans_are_counted():
@@ -95,7 +94,7 @@ def test_a_dry_run_lists_states_costs_and_what_is_smaller(tmp_path):
 
 def test_the_list_has_a_command_for_every_table():
     text = dry_run.listing()
-    for table in reference.table_names():
+    for table in printed.table_names():
         assert f"--table={table} --workdir=" in text
 
 

@@ -41,8 +41,8 @@ def test_finished_cells_become_values_under_any_name(tmp_path):
     chosen[0].directory.rename(chosen[0].directory.with_name("renamed"))
     found = values.harvest(tmp_path)
     assert [(v.row, v.seed, v.value, v.scale) for v in found] == [
-        ("fedavg", 0, 50.0, "cpu rounds=7"),
-        ("fedavg", 1, 70.0, "cpu rounds=7"),
+        ("fedavg", 0, 50.0, "full rounds=7"),
+        ("fedavg", 1, 70.0, "full rounds=7"),
     ]
     assert found[0].column == "synthetic synthetic(1,1)"
     assert (found[0].model, found[0].rounds, found[0].local) == ("logistic", 7, "5 epochs")

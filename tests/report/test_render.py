@@ -5,11 +5,11 @@ import io
 import re
 
 import pytest
-
-from fedjax_skew.report import reference, render, result_table
-from fedjax_skew.report.reference import Header
-from fedjax_skew.report.result_table import Cell, Table
 from tests.report.test_collect import measured_table
+
+from experiments import printed
+from fedjax_skew.report import render, result_table
+from fedjax_skew.report.result_table import Cell, Header, Table
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_latex_marks_best_and_second_and_escapes_text(table):
     assert r"off by 5 \%." in text
 
 
-@pytest.mark.parametrize("name", reference.table_names())
+@pytest.mark.parametrize("name", printed.table_names())
 def test_latex_of_every_paper_table_is_well_formed(name):
     table = measured_table(name, lambda row: (row.value, row.value + 1))
     text = render.to_latex(table)
@@ -129,7 +129,7 @@ def test_latex_of_every_paper_table_is_well_formed(name):
     assert [e for kind, e in environments if kind == "end"] == ["tabular", "minipage", "table"]
 
 
-@pytest.mark.parametrize("name", reference.table_names())
+@pytest.mark.parametrize("name", printed.table_names())
 def test_measuring_the_papers_own_numbers_agrees_fully(name):
     table = measured_table(name, lambda row: (row.value,))
     for column in table.columns:

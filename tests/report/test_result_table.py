@@ -5,8 +5,7 @@ import math
 import pytest
 
 from fedjax_skew.report import result_table
-from fedjax_skew.report.reference import Header
-from fedjax_skew.report.result_table import Cell, Table
+from fedjax_skew.report.result_table import Cell, Header, Table
 
 
 def one_column(values, papers=None, **column):

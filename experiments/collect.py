@@ -6,10 +6,11 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from experiments import printed
+from experiments.printed import Row
 from fedjax_skew.metrics import curves
-from fedjax_skew.report import names, reference, render
-from fedjax_skew.report.reference import Header, Row
-from fedjax_skew.report.result_table import Cell, Table
+from fedjax_skew.report import names, render
+from fedjax_skew.report.result_table import Cell, Header, Table
 from fedjax_skew.report.store import Record
 
 Measured = Callable[[Row], tuple[str, str]]
@@ -72,7 +73,7 @@ def table(
     """A paper's table with measured cells; columns the paper lacks come last, without its numbers.
 
     Args:
-        name: one of ``reference.table_names()``.
+        name: one of ``printed.table_names()``.
         entries: the runs.
         measured: as for ``cells``.
         reported: what the measured numbers are.
@@ -81,31 +82,31 @@ def table(
         footnotes: sentences to add to the known inconsistencies of the paper.
     """
     found = cells(entries, measured)
-    printed = {(row.row, row.column): row for row in reference.load(name)}
+    known = {(row.row, row.column): row for row in printed.load(name)}
     pool = {r.column for e in entries for r in e.rows if measured(r)[0] == "train_accuracy"}
     shown = {row for row, _ in found}, {column for _, column in found}
-    rows = tuple(row for row in reference.row_headers(name) if row.key in shown[0])
+    rows = tuple(row for row in printed.row_headers(name) if row.key in shown[0])
     columns = [
         c._replace(label=f"{c.label} (training pool)") if c.key in pool else c
-        for c in reference.column_headers(name)
+        for c in printed.column_headers(name)
         if c.key in shown[1]
     ]
-    known = {column.key for column in columns}
-    for key in dict.fromkeys(column for _, column in found if column not in known):
+    present = {column.key for column in columns}
+    for key in dict.fromkeys(column for _, column in found if column not in present):
         words = f"{'training pool, ' if key in pool else ''}not in the paper"
         columns.append(Header(key, "", f"{names.dataset(key)} ({words})"))
     every = ((row.key, column.key) for row in rows for column in columns)
     return Table(
-        title=reference.title(name),
+        title=printed.title(name),
         rows=rows,
         columns=tuple(columns),
-        cells={key: beside(found.get(key, Cell()), printed.get(key)) for key in every},
-        caption=reference.caption(name),
+        cells={key: beside(found.get(key, Cell()), known.get(key)) for key in every},
+        caption=printed.caption(name),
         reported=reported,
-        paper_reported=reference.reported(name),
+        paper_reported=printed.reported(name),
         row_marks=row_marks or {},
         scaled=scaled,
-        footnotes=(*footnotes, *reference.footnotes(name)),
+        footnotes=(*footnotes, *printed.footnotes(name)),
     )
 
 

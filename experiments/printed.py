@@ -1,20 +1,22 @@
-"""The five papers' own result tables, as data inside the package.
+"""The papers' own result tables.
 
-``reference/papers.json`` holds one grid per table: what all cells share, what each column and each
+``configs/<paper>.json`` holds one grid per table: what all cells share, what each column and each
 row adds, and the cells as printed (``value±std (gain)``, trailing zeros kept). This module unfolds
 the grids into plain rows. Names and partitions are as the papers state them; ``unstated`` marks
 what they do not say.
 """
 
 import functools
-import importlib.resources
 import json
+import pathlib
 import re
 from typing import Any, NamedTuple
 
 from fedjax_skew import errors
 from fedjax_skew.report import names
+from fedjax_skew.report.result_table import Header
 
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "configs"
 _CELL = re.compile(r"(?P<value>[\d.]+)(?:±(?P<std>[\d.]+))?(?: \((?P<gain>[\d.]+)\))?")
 _ASSIGNMENT = re.compile(r"(\w+)=([^,)]+)")
 _FIELDS = ("method", "dataset", "model", "partition", "metric", "setting")
@@ -53,32 +55,14 @@ class Row(NamedTuple):
     column: str
 
 
-class Header(NamedTuple):
-    """A row's or column's name with the words to print for it.
-
-    Attributes:
-        key: ``Row.row`` or ``Row.column``.
-        group: what neighbouring headers share (a column's data set), or empty.
-        label: the rest.
-        higher_is_better: false where a small number wins.
-        decimals: digits after the point in the column's numbers.
-    """
-
-    key: str
-    group: str = ""
-    label: str = ""
-    higher_is_better: bool = True
-    decimals: int = 2
-
-    @property
-    def text(self) -> str:
-        """The label, or the key if there is none."""
-        return self.label or self.key
-
-
 def table_names() -> tuple[str, ...]:
     """All tables, ``"<paper>/table<number>"``, in the order of the papers."""
-    return tuple(_data()["tables"])
+    return tuple(f"{key}/{table}" for key in papers() for table in _data(key)["tables"])
+
+
+def papers() -> tuple[str, ...]:
+    """All papers, by name."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
 
 def load(table: str) -> list[Row]:
@@ -207,23 +191,22 @@ def _keys(entries: list[dict[str, Any]], grid: dict[str, Any]) -> list[str]:
 def _parse(cell: str) -> re.Match[str]:
     parts = _CELL.fullmatch(cell)
     if parts is None:
-        raise ValueError(f"cell={cell!r} in papers.json must read like '57.31±0.21 (18.40)'.")
+        raise ValueError(f"cell={cell!r} must read like '57.31±0.21 (18.40)'.")
     return parts
 
 
 def _table(table: str) -> dict[str, Any]:
-    tables = _data()["tables"]
-    if table not in tables:
-        raise errors.unknown("table", table, tables)
-    return tables[table]
+    if table not in table_names():
+        raise errors.unknown("table", table, table_names())
+    key, _, name = table.partition("/")
+    return _data(key)["tables"][name]
 
 
 def _paper(table: str) -> dict[str, Any]:
     _table(table)
-    return _data()["papers"][table.partition("/")[0]]
+    return _data(table.partition("/")[0])
 
 
 @functools.cache
-def _data() -> dict[str, Any]:
-    folder = importlib.resources.files("fedjax_skew.report") / "reference"
-    return json.loads((folder / "papers.json").read_text(encoding="utf-8"))
+def _data(key: str) -> dict[str, Any]:
+    return json.loads((FOLDER / f"{key}.json").read_text(encoding="utf-8"))

@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-from fedjax_skew.report import collect, reference, result_table
+from experiments import collect, printed
+from fedjax_skew.report import result_table
 from fedjax_skew.report.store import Record
 
 COLUMN = "synthetic synthetic(1,1)"
@@ -24,12 +25,12 @@ def last(row):
 
 def measured_table(name, values):
     """A paper's table in which every cell is measured."""
-    entries = [entry(row, values(row)) for row in reference.load(name)]
+    entries = [entry(row, values(row)) for row in printed.load(name)]
     return collect.table(name, entries, last, reported="last")
 
 
 def rows_of(column):
-    return {row.row: row for row in reference.load("fedlc/table4") if row.column == column}
+    return {row.row: row for row in printed.load("fedlc/table4") if row.column == column}
 
 
 def test_measured_cells_get_the_papers_numbers_and_nothing_else_is_kept():
@@ -42,7 +43,7 @@ def test_measured_cells_get_the_papers_numbers_and_nothing_else_is_kept():
     assert cell.values == pytest.approx((75.0, 76.0))
     assert (cell.paper, cell.paper_std) == (75.46, 0.52)
     assert table.reported == table.paper_reported == "last"
-    assert reference.footnotes("fedlc/table4")[0] in table.footnotes
+    assert printed.footnotes("fedlc/table4")[0] in table.footnotes
     assert result_table.seed_counts(table) == (2,)
 
 
