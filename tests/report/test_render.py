@@ -5,11 +5,11 @@ import io
 import re
 
 import pytest
-from tests.report.test_collect import measured_table
 
 from experiments import printed
 from fedjax_skew.report import render, result_table
 from fedjax_skew.report.result_table import Cell, Header, Table
+from tests.experiments.test_collect import measured_table
 
 
 @pytest.fixture
