@@ -41,10 +41,10 @@ def _score(heading: str, column: str, which: str, minor: bool = True) -> Column:
     """Mean and standard deviation over seeds of a column of ``metrics.jsonl``, in percent."""
 
     def number(run: Run) -> float | None:
-        return run.scores.get((column, which), (None, None))[0]
+        return (run.score(column, which) or (None, None))[0]
 
     def text(run: Run) -> str:
-        mean, std = run.scores.get((column, which), (None, None))
+        mean, std = run.score(column, which) or (None, None)
         return "" if mean is None else f"{mean:.2f}" + (f" ± {std:.2f}" if std else "")
 
     return Column(heading, text, number, minor)
@@ -59,6 +59,8 @@ COLUMNS = (
     _score("Best", "accuracy", "best"),
     _score("Mean of last 50", "accuracy", "mean_last_50"),
     _score("Macro-F1", "macro_f1", "last"),
+    _score("Validation", "validation_accuracy", "last"),
+    _score("Own models", "personal_accuracy", "last"),
     Column("Rounds", lambda run: str(run.record.rounds_done), lambda run: run.record.rounds_done),
     Column(
         "Seeds", lambda run: str(run.fields.get("num_seeds", "")), lambda run: len(run.curve[1])
@@ -149,7 +151,13 @@ def _facts(run: Run) -> dict[str, str]:
     facts = dict(run.fields)
     for name in ("versions", "device"):
         facts |= {f"{name}.{k}": v for k, v in run.record.summary.get(name, {}).items()}
-    for name in ("partition_hash", "initial_params_hash", "final_params_hash", "compile_seconds"):
+    for name in (
+        "data_hash",
+        "partition_hash",
+        "initial_params_hash",
+        "final_params_hash",
+        "compile_seconds",
+    ):
         if name in run.record.summary:
             facts[name] = run.record.summary[name]
     return {name: names.value(value) for name, value in facts.items()}

@@ -62,27 +62,28 @@ class Run:
             len(values), len(rounds)
         )
 
-    @functools.cached_property
-    def scores(self) -> dict[tuple[str, str], tuple[float, float | None]]:
-        """Mean and standard deviation over seeds in percent, by column and kind of summary."""
-        found = {}
-        for column in ("accuracy", "macro_f1"):
-            rounds, values = self.record.curve(column)
-            if rounds:
-                for which, per_seed in curves.summarize(rounds, 100 * np.array(values)).items():
-                    found[column, which] = curves.mean_std(per_seed)
-        return found
+    def score(self, column: str, which: str) -> tuple[float, float | None] | None:
+        """Mean and standard deviation over seeds in percent of a column of ``metrics.jsonl``.
+
+        Args:
+            column: for example ``"accuracy"``.
+            which: ``last``, ``best`` or ``mean_last_50``.
+        """
+        rounds, values = self.record.curve(column)
+        if not rounds:
+            return None
+        return curves.mean_std(curves.summarize(rounds, 100 * np.array(values))[which])
 
     @property
     def seconds(self) -> float | None:
         """Wall time of training and evaluation so far."""
         return self.record.lines[-1].get("seconds") if self.record.lines else None
 
-    @property
+    @functools.cached_property
     def accuracy(self) -> float:
         """Last mean accuracy in percent; minus infinity if there is none."""
-        mean = self.scores.get(("accuracy", "last"), (math.nan, None))[0]
-        return mean if math.isfinite(mean) else -math.inf
+        found = self.score("accuracy", "last")
+        return found[0] if found and math.isfinite(found[0]) else -math.inf
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,6 +35,7 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
         "method": methods[0].name,
         "hparams": used_hparams(config),
         "dataset": problem.dataset.name,
+        "data_hash": problem.dataset.hash,
         "model": config.model,
         "partition": config.partition,
         "partition_hash": [p.hash for p in problem.partitions],

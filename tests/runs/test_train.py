@@ -80,6 +80,7 @@ def test_the_directory_holds_everything(whole):
     for field in (
         "method",
         "dataset",
+        "data_hash",
         "partition",
         "partition_hash",
         "seeds",
