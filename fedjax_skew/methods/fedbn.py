@@ -6,37 +6,16 @@ chosen by layer, not by a substring of their name. There is no global normalisat
 model that is evaluated carries the averages, and ``personal`` gives each client's own model.
 """
 
-import jax
-
 from fedjax_skew.checks import validated
 from fedjax_skew.methods.base import Method, MethodState, Upload
+from fedjax_skew.methods.local_layers import keep_leaves
 from fedjax_skew.models import norm_mask
 
 
 @validated("hparams.fedbn")
 def fedbn() -> Method:
     """Normalisation layers stay local; everything else is averaged."""
-
-    def keep(params, stats):
-        leaves, mask = jax.tree.leaves(params), jax.tree.leaves(norm_mask(params))
-        return {
-            "norm": [p for p, is_norm in zip(leaves, mask, strict=True) if is_norm],
-            "stats": stats,
-        }
-
-    def own(client):
-        leaves, structure = jax.tree.flatten(client.params)
-        kept, mask = iter(client.state["norm"]), jax.tree.leaves(norm_mask(client.params))
-        leaves = [next(kept) if is_norm else p for p, is_norm in zip(leaves, mask, strict=True)]
-        return jax.tree.unflatten(structure, leaves), client.state["stats"]
-
-    return Method(
-        "fedbn",
-        init=lambda context: MethodState(None, keep(context.params, context.stats)),
-        start=own,
-        make_upload=lambda client, result: Upload(keep(result.params, result.stats)),
-        personal=own,
-    )
+    return keep_leaves("fedbn", norm_mask, keep_stats=True)
 
 
 def local_statistics() -> Method:

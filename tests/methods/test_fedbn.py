@@ -75,7 +75,7 @@ def test_a_clients_own_model_has_its_own_statistics(simulation, run):
     for k in (0, 5):
         params = {
             "head": jax.tree.map(lambda a: a[0], state.params["head"]),
-            "norm0": jax.tree.unflatten(norm, [a[k] for a in kept["norm"]]),
+            "norm0": jax.tree.unflatten(norm, [a[k] for a in kept["leaves"]]),
         }
         stats = jax.tree.map(lambda a, k=k: a[k], kept["stats"])
         logits = problem.phases[0].model.apply(params, stats, problem.dataset.x_test)[0].logits

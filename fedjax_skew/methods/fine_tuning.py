@@ -1,0 +1,58 @@
+"""A client's own model by fine-tuning, for methods that personalise when training is over."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods.base import Batch, Client, PyTree, masked_mean
+
+
+def fine_tune(
+    client: Client,
+    params: PyTree,
+    stats: PyTree,
+    *,
+    epochs: int,
+    lr: float,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    mask: PyTree = None,
+) -> tuple[PyTree, PyTree]:
+    """SGD on the cross-entropy over the client's data, without augmentation.
+
+    Args:
+        client: whose data, and whose batch size.
+        params: where to start.
+        stats: running statistics to start from.
+        epochs: passes over the data, each in its own order.
+        lr: learning rate.
+        momentum: of SGD.
+        weight_decay: of SGD.
+        mask: bool of every leaf, False for parameters that stay as they are; all move by default.
+
+    Returns:
+        Parameters and running statistics.
+    """
+    optimizer = optax.chain(
+        optax.add_decayed_weights(weight_decay), optax.sgd(lr, momentum or None)
+    )
+
+    def objective(params: PyTree, stats: PyTree, batch: Batch):
+        outputs, stats = client.model.apply(params, stats, batch.x, train=True, where=batch.where)
+        return masked_mean(cross_entropy(outputs.logits, batch.labels), batch.where), stats
+
+    def step(carry, batch):
+        params, stats, opt_state = carry
+        gradient, stats = jax.grad(objective, has_aux=True)(params, stats, batch)
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        if mask is not None:
+            updates = jax.tree.map(lambda m, u: jnp.where(m, u, 0.0), mask, updates)
+        return optax.apply_updates(params, updates), stats, opt_state
+
+    def epoch(e, carry):
+        return client.fold(step, carry, jax.random.fold_in(client.key, e))
+
+    init = (params, stats, optimizer.init(params))
+    params, stats, _ = jax.lax.fori_loop(0, epochs, epoch, init)
+    return params, stats
