@@ -19,10 +19,13 @@ from fedjax_skew.metrics import curves
 from fedjax_skew.report import names
 from fedjax_skew.report.store import Record
 
-_SHARED = (
-    *(name for name in FIELDS if name.startswith("dataset.") and not FIELDS[name].execution),
-    *("partition", "num_clients", "model"),
+# The clients' samples depend on what the server takes.
+_DATA = tuple(
+    name
+    for name in FIELDS
+    if name.startswith(("dataset.", "server_data.")) and not FIELDS[name].execution
 )
+_SHARED = (*_DATA, "partition", "num_clients", "model")
 _SHOWN = ("method", "num_seeds")  # columns of their own
 
 
@@ -144,12 +147,14 @@ def _recorded(known: Mapping[str, str]) -> str:
 def _title(fields: Mapping[str, Any]) -> str:
     if not fields:
         return "Not started"
-    data = names.dataset(str(fields["dataset.name"]))
-    for name in _SHARED[1:-3]:
-        if fields[name] != FIELDS[name].default:
-            data += f" ({name.removeprefix('dataset.')}={names.value(fields[name])})"
-    clients = f"{fields['num_clients']} clients"
-    return ", ".join([data, str(fields["partition"]), names.model(str(fields["model"])), clients])
+    words = [names.dataset(str(fields["dataset.name"])), str(fields["partition"])]
+    words += [names.model(str(fields["model"])), f"{fields['num_clients']} clients"]
+    words += [
+        f"{name}={names.value(fields[name])}"
+        for name in _DATA
+        if name != "dataset.name" and fields[name] != FIELDS[name].default
+    ]
+    return ", ".join(words)
 
 
 def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,20 +175,27 @@ def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _distinguished(runs: Sequence[Run]) -> list[Run]:
-    """The runs with ``differs`` filled in."""
+    """The runs with ``differs`` filled in; what more than half of them share needs no words."""
     found = []
     for run in runs:
         words = []
         for name, value in run.fields.items():
+            others = [r for r in runs if r.fields]
             if name.startswith("hparams."):
-                others = [r for r in runs if r.fields.get("method") == run.fields.get("method")]
-            elif name in FIELDS and name not in (*_SHARED, *_SHOWN):
-                others = [] if FIELDS[name].execution or FIELDS[name].resumable else list(runs)
-            else:
+                others = [r for r in others if r.fields["method"] == run.fields["method"]]
+            elif not _counts(name):
                 continue
-            if any(other.fields and other.fields.get(name) != value for other in others):
+            same = sum(r.fields.get(name) == value for r in others)
+            if same < len(others) and 2 * same <= len(others):
                 alone = name.startswith("hparams.") and "+" not in str(run.fields["method"])
                 short = name.split(".", 2)[2] if alone else name.removeprefix("hparams.")
                 words.append(f"{short}={names.value(value)}")
         found.append(dataclasses.replace(run, differs=", ".join(words)))
     return found
+
+
+def _counts(name: str) -> bool:
+    """Whether a field changes results and is neither in a title nor in a column of its own."""
+    if name not in FIELDS or name in (*_SHARED, *_SHOWN):
+        return False
+    return not (FIELDS[name].execution or FIELDS[name].resumable)

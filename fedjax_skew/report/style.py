@@ -176,7 +176,8 @@ def whole_numbers(axis: Any) -> None:
     """Puts the ticks of an ``Axis`` at whole numbers, for example of rounds."""
     from matplotlib import ticker
 
-    axis.set_major_locator(ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+    locator = ticker.MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1)
+    axis.set_major_locator(locator)
 
 
 def label_outer(axes: Sequence[Any], ylabel: str) -> None:

@@ -96,9 +96,10 @@ def test_a_grid_writes_its_numbers_and_leaves_unknown_cells_empty():
 def test_rounds_have_ticks_at_whole_numbers():
     few = {"a": (np.arange(1, 4), np.arange(3.0))}
     half = {"a": (np.arange(1, 4) / 2, np.arange(3.0))}
-    ticks = [lines.curves({"": panel}).axes[0].get_xticks() for panel in (few, half)]
-    assert all(tick == int(tick) for tick in ticks[0])
-    assert any(tick != int(tick) for tick in ticks[1])
+    one = {"a": (np.array([3]), np.ones(1))}
+    ticks = [lines.curves({"": panel}).axes[0].get_xticks() for panel in (few, one, half)]
+    assert all(tick == int(tick) for tick in (*ticks[0], *ticks[1]))
+    assert any(tick != int(tick) for tick in ticks[2])
 
 
 def test_svg_scales_names_its_curves_and_escapes_what_it_is_told():

@@ -132,11 +132,7 @@ def test_only_fields_that_change_results_distinguish_runs(tmp_path):
     fake_run(tmp_path / "b", "fedavg", 0.8, tensorboard=False, client_lr=0.01)
     fake_run(tmp_path / "c", "fedavg", 0.7)  # The default of client_lr is 0.01.
     (problem,) = problems(store.find(tmp_path))
-    assert [run.differs for run in problem.runs] == [
-        "client_lr=0.5",
-        "client_lr=0.01",
-        "client_lr=0.01",
-    ]
+    assert [run.differs for run in problem.runs] == ["client_lr=0.5", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +140,7 @@ def test_only_fields_that_change_results_distinguish_runs(tmp_path):
     [
         {"dataset": {"name": "npz", "path": "other.npz"}},
         {"partition": "dirichlet(beta=0.5)"},
+        {"server_data": {"labelled": 0.1}},
         {"partition_hash": ["ff", "bb"]},
         {"data_hash": "ff"},
     ],
