@@ -1,10 +1,11 @@
 """What ``reproduce --dry_run`` and ``--list`` print."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 
-from experiments import estimate, figures, flops, papers, printed
+from experiments import estimate, figures, papers, printed, speed
 from experiments.cells import Cell, command, scaled_sentences
 from experiments.executor import config_from
 from fedjax_skew.report.store import Record
@@ -20,17 +21,16 @@ def describe(heading: str, cells: Sequence[Cell]) -> str:
     if not cells:
         return f"{heading}: nothing to train."
     records = [cell.record() for cell in cells]
-    speeds = measured_speeds(records)
+    known = finished_speeds(records)
     costs = [estimate.cost(cell.config) for cell in cells]
-    peak = flops.matmul_peak()
     times = [
-        cost.seconds(speeds.get(cell.config.model) or peak * estimate.usual_share(cell.config))
-        for cell, cost in zip(cells, costs, strict=True)
+        float(record.summary["wall_seconds"])
+        if record.finished
+        else _seconds(cell, cost.flops, known)
+        for cell, record, cost in zip(cells, records, costs, strict=True)
     ]
     lines = [f"{'state':9s}{'FLOP':>9s}{'memory':>10s}{'time':>10s}  cell"]
     for cell, record, cost, seconds in zip(cells, records, costs, times, strict=True):
-        if record.finished:
-            seconds = float(record.summary["wall_seconds"])
         lines.append(
             f"{record.status:9s}{cost.flops:9.1e}{cost.memory / 1e9:7.2f} GB"
             f"{duration(seconds):>10s}  {cell.title} {cell.config.model}, "
@@ -49,11 +49,11 @@ def describe(heading: str, cells: Sequence[Cell]) -> str:
             f"{duration(sum(times[i] for i in left))} one after another on this machine "
             f"({len(jax.devices())} x {device.device_kind})."
         )
-        known = sorted({cells[i].config.model for i in left} & set(speeds))
-        basis = f"a matrix product at {peak / 1e9:.0f} GFLOP/s and the usual share of it"
-        if known:
-            basis = f"finished runs ({', '.join(known)}), otherwise {basis}"
-        lines.append(f"Times are rough: from {basis}.")
+        used = sorted({_kind(cells[i].config.to_dict())[0] for i in left} & {k for k, _ in known})
+        basis = "a few rounds on random data, timed now"
+        if used:
+            basis = f"finished runs of the same model ({', '.join(used)}), otherwise {basis}"
+        lines.append(f"Times are from {basis}.")
     scaled = scaled_sentences(cells)
     if scaled:
         lines += ["Smaller than in the paper:", *(f"  {sentence}" for sentence in scaled)]
@@ -61,21 +61,33 @@ def describe(heading: str, cells: Sequence[Cell]) -> str:
 
 
 def weights(cells: Sequence[Cell]) -> dict[str, float]:
-    """Estimated work of every cell, in seconds of a fast core."""
-    return {cell.run.name: estimate.cost(cell.config).seconds(1e11) for cell in cells}
+    """Estimated work of every cell, in FLOP."""
+    return {cell.run.name: estimate.cost(cell.config).flops for cell in cells}
 
 
-def measured_speeds(records: Sequence[Record]) -> dict[str, float]:
-    """FLOP/s by model, from finished runs on this kind of device."""
+def finished_speeds(records: Sequence[Record]) -> dict[tuple[str, str], float]:
+    """FLOP/s by model and augmentation, from finished runs on this kind of device."""
     kind = jax.devices()[0].device_kind
-    totals: dict[str, list[float]] = {}
+    totals: dict[tuple[str, str], list[float]] = {}
     for record in records:
         if record.finished and record.summary.get("device", {}).get("kind") == kind:
-            flops = estimate.cost(config_from(record.config)).flops
-            total = totals.setdefault(record.config["model"], [0.0, 0.0])
-            total[0] += flops
+            total = totals.setdefault(_kind(record.config), [0.0, 0.0])
+            total[0] += estimate.cost(config_from(record.config)).flops
             total[1] += float(record.summary["wall_seconds"])
-    return {model: flops / max(seconds, 1e-9) for model, (flops, seconds) in totals.items()}
+    return {key: flops / max(seconds, 1e-9) for key, (flops, seconds) in totals.items()}
+
+
+def _kind(config: Mapping[str, Any]) -> tuple[str, str]:
+    return config["model"], config["augment"]
+
+
+def _seconds(cell: Cell, flops: float, known: Mapping[tuple[str, str], float]) -> float:
+    """Time of a cell: at the speed of finished runs, or as timed here, with both compilations."""
+    key = _kind(cell.config.to_dict())
+    if key in known:
+        return flops / known[key]
+    timed = speed.measure(cell.config)
+    return flops / timed.flops + 2 * timed.compile_seconds
 
 
 def listing() -> str:

@@ -1,4 +1,4 @@
-"""What a cell will cost: FLOPs, memory and time, without its data and without compiling it.
+"""What a cell will cost: FLOPs and memory, without its data and without compiling it.
 
 Everything is counted in traced programs. The model's forward pass is traced at its real size. What
 a method adds (a teacher, a second gradient, training on the server) is counted in whole rounds of a
@@ -26,10 +26,6 @@ from fedjax_skew.methods import build as build_method
 from fedjax_skew.simulation import problem
 from fedjax_skew.simulation.state import phase_state
 
-_COMPILE_SECONDS = 15.0
-# Share of the matmul peak that training reaches where no finished run says better.
-_SHARE = {"logistic": 0.1, "mlp": 0.55, "mobilenet_v2": 0.05}
-_USUAL_SHARE = 0.45
 _TINY_FEATURES, _TINY_CLASSES = 64, 10
 
 
@@ -55,31 +51,28 @@ class Cost:
     flops: float
     memory: float
 
-    def seconds(self, speed: float) -> float:
-        """Time at ``speed`` FLOP/s."""
-        return self.flops / speed + _COMPILE_SECONDS
-
 
 def cost(config: ml_collections.ConfigDict) -> Cost:
     """Estimates a run."""
-    size = _size(config)
+    data = size(config)
     cohort = max(1, round(config.num_clients * config.participation))
-    forward, params, activations = _model(config.model, size.shape, size.classes)
-    share = _long_tail_share(config.partition, size.classes)
+    forward, params, activations = _model(config.model, data.shape, data.classes)
+    share = _long_tail_share(config.partition, data.classes)
     if config.local_steps:
         samples = cohort * config.local_steps * config.batch_size
     else:
-        samples = size.train * share * config.local_epochs * config.participation
+        samples = data.train * share * config.local_epochs * config.participation
     extra = _method(config.method, _freeze(used_hparams(config)), min(cohort, 8))
-    training = 3 * forward * (samples * extra.passes + extra.server_steps * config.batch_size)
-    scored = size.test + (size.train if config.eval_train_set else 0)
+    steps = samples * extra.passes + extra.server_steps * config.batch_size
+    training = 3 * forward * steps
+    scored = data.test + (data.train if config.eval_train_set else 0)
     then = build_method(config.method, used_hparams(config)).next_phase
     # A second phase trains little beside the first.
     work = training * (then.rounds if then else config.rounds)
     work = config.num_seeds * (work + forward * scored * config.rounds / config.eval_every)
     chunk = (config.clients_per_chunk or 1) * len(jax.devices())
     memory = (
-        (size.train + size.test) * math.prod(size.shape) * size.itemsize
+        (data.train + data.test) * math.prod(data.shape) * data.itemsize
         + chunk * (4 * params + config.batch_size * activations)
         + config.num_seeds * params * (2 + extra.kept * config.num_clients)
         + config.num_seeds * params * (cohort if extra.needs_client_models else 0)
@@ -88,9 +81,9 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     return Cost(work, memory)
 
 
-def usual_share(config: ml_collections.ConfigDict) -> float:
-    """Share of the matmul peak to expect of training."""
-    return _SHARE.get(config.model, _USUAL_SHARE)
+def training_flops(model: str, shape: tuple[int, ...], classes: int) -> float:
+    """Operations to train on one sample: one forward and two backward passes of its size."""
+    return 3 * _model(model, shape, classes)[0]
 
 
 class _Extra(NamedTuple):
@@ -162,14 +155,14 @@ def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
     return flops.count(traced.jaxpr), kept / size
 
 
-def _size(config: ml_collections.ConfigDict) -> Size:
+def size(config: ml_collections.ConfigDict) -> Size:
     """The size of a dataset: from the registry, or of the data itself if it is not there."""
     info = datasets.find(config.dataset.name)
     if info is not None and info.num_train:
         itemsize = 1 if len(info.shape) == 3 else 4
-        size = Size(info.num_train, info.num_test, info.shape, info.num_classes, itemsize)
+        found = Size(info.num_train, info.num_test, info.shape, info.num_classes, itemsize)
         side = config.dataset.image_size
-        return size._replace(shape=(side, side, size.shape[-1])) if side else size
+        return found._replace(shape=(side, side, found.shape[-1])) if side else found
     data = problem.load_dataset(config)
     x = data.x_train
     return Size(len(x), len(data.x_test), x.shape[1:], data.num_classes, x.itemsize)

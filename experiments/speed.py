@@ -1,0 +1,80 @@
+"""How fast this machine trains a model: a few rounds on random data, timed."""
+
+import functools
+import time
+from typing import NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from experiments import estimate
+from fedjax_skew.config import default_config
+from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.simulation import problem
+from fedjax_skew.simulation.programs import device_arrays, lower_rounds
+from fedjax_skew.simulation.state import initial_state
+
+_STEPS = 2  # of every client in a timed round
+_MOST_FLOPS = 2e10  # of one timed step; a smaller batch stands for a larger one
+_LEAST_SECONDS, _MOST_ROUNDS = 0.5, 5
+# What the speed depends on, beside the model and its input.
+_FIELDS = ("batch_size", "augment", "conv_impl", "compute_dtype", "batch_norm", "remat")
+
+
+class Speed(NamedTuple):
+    """Speed of training.
+
+    Attributes:
+        flops: floating point operations per second, as ``estimate`` counts them.
+        compile_seconds: time to compile a round.
+    """
+
+    flops: float
+    compile_seconds: float
+
+
+def measure(config: ml_collections.ConfigDict) -> Speed:
+    """Times FedAvg with the model, input and batch size of a configuration on all devices.
+
+    Configurations that share these are timed once.
+    """
+    size = estimate.size(config)
+    fields = tuple((name, config[name]) for name in _FIELDS)
+    return _measure(config.model, size.shape, size.classes, size.itemsize, fields)
+
+
+@functools.cache
+def _measure(
+    model: str, shape: tuple[int, ...], classes: int, itemsize: int, fields: tuple
+) -> Speed:
+    config = default_config()
+    for name, value in fields:
+        config[name] = value
+    config.model, config.partition = model, "iid"
+    config.num_clients = len(jax.devices())
+    config.rounds, config.local_epochs, config.local_steps = 1_000_000, 0, _STEPS
+    per_sample = estimate.training_flops(model, shape, classes)
+    config.batch_size = max(1, min(config.batch_size, int(_MOST_FLOPS / per_sample)))
+    count = config.num_clients * _STEPS * config.batch_size
+    labels = (np.arange(count) % classes).astype(np.int32)
+    rng = np.random.default_rng(0)
+    if itemsize == 1:
+        x = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+        half = (0.5,) * shape[-1]
+        data = Dataset("random", x, labels, x[:1], labels[:1], classes, None, half, half)
+    else:
+        x = rng.normal(size=(count, *shape)).astype(np.float32)
+        data = Dataset("random", x, labels, x[:1], labels[:1], classes)
+    made = problem.build(config, dataset=data)
+    arrays, state = device_arrays(made), initial_state(made)
+    began = time.perf_counter()
+    compiled = lower_rounds(made, made.phases[0], state, arrays).compile()
+    compile_seconds = time.perf_counter() - began
+    times: list[float] = []
+    while len(times) < 2 or (len(times) <= _MOST_ROUNDS and sum(times[1:]) < _LEAST_SECONDS):
+        began = time.perf_counter()
+        state, _ = jax.block_until_ready(compiled(state, arrays.data, np.int32(len(times) + 1)))
+        times.append(time.perf_counter() - began)
+    seconds = min(times[1:])  # The first round warms up, and others may share the machine.
+    return Speed(count * per_sample / seconds, compile_seconds)
