@@ -17,9 +17,8 @@ from experiments.printed import Row
 from experiments.selection import Run
 from fedjax_skew import errors, methods
 from fedjax_skew.config import EXECUTION_FIELDS, used_hparams
-from fedjax_skew.report import store
 from fedjax_skew.report.result_table import Table
-from fedjax_skew.runs import rundir
+from fedjax_skew.runs import identity, store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Cell:
         """What its directory holds now; results of another configuration do not count."""
         record = store.read(self.directory)
         if record.config:
-            differs = rundir.differences(record.config, self.config.to_dict())
+            differs = identity.differences(record.config, self.config.to_dict())
             differs = [field for field in differs if field not in EXECUTION_FIELDS]
             if differs:
                 reason = f"{self.directory} was computed with another {differs[0]}; move it away"

@@ -11,7 +11,7 @@ from experiments.printed import Row
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names, render
 from fedjax_skew.report.result_table import Cell, Header, Table
-from fedjax_skew.report.store import Record
+from fedjax_skew.runs.store import Record
 
 Measured = Callable[[Row], tuple[str, str]]
 

@@ -8,7 +8,7 @@ import jax
 from experiments import estimate, figures, papers, printed, speed
 from experiments.cells import Cell, command, scaled_sentences
 from experiments.executor import config_from
-from fedjax_skew.report.store import Record
+from fedjax_skew.runs.store import Record
 
 
 def describe(heading: str, cells: Sequence[Cell]) -> str:

@@ -17,8 +17,7 @@ import tqdm
 
 from experiments.cells import Cell
 from fedjax_skew.config import default_config
-from fedjax_skew.report import store
-from fedjax_skew.runs import rundir
+from fedjax_skew.runs import rundir, store
 from fedjax_skew.runs.train import Interrupted, train_and_evaluate
 
 
@@ -53,14 +52,14 @@ def run_cell(config: ml_collections.ConfigDict, directory: pathlib.Path, *, prog
         if rundir.disk_is_full(error):
             raise
         return fail(directory, sentence(error))
-    (directory / store.FAILURE).unlink(missing_ok=True)
+    (directory / rundir.FAILURE).unlink(missing_ok=True)
     return ""
 
 
 def fail(directory: pathlib.Path, reason: str) -> str:
     """Records why a cell failed and returns it."""
     directory.mkdir(parents=True, exist_ok=True)
-    rundir.write_json(directory / store.FAILURE, {"reason": reason})
+    rundir.write_json(directory / rundir.FAILURE, {"reason": reason})
     return reason
 
 

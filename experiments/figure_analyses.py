@@ -35,13 +35,13 @@ Arrays = dict[str, np.ndarray]
 
 def class_counts(cell: Cell) -> np.ndarray:
     """Samples ``[K, C]`` of the first seed's partition, as in ``partition.csv``; nothing trains."""
-    path = cell.directory / "partition.csv"
-    if not path.exists():
+    counts = rundir.read_partition(cell.directory)
+    if counts is None:
         dataset = problem.load_dataset(cell.config)
         counts = problem.divide(cell.config, dataset, cell.config.seed).class_counts
-        path.parent.mkdir(parents=True, exist_ok=True)
-        rundir.write_text(path, "".join(",".join(map(str, row)) + "\n" for row in counts.T))
-    return np.loadtxt(path, np.int64, delimiter=",", ndmin=2).T
+        cell.directory.mkdir(parents=True, exist_ok=True)
+        rundir.write_partition(cell.directory, counts)
+    return counts
 
 
 def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
@@ -248,7 +248,7 @@ def restored(cell: Cell) -> tuple[Problem, State]:
     made = problem.build(config)
     mesh = made.phases[0].spec.mesh
     like = replicate(initial_state(made), mesh)
-    found = checkpoint.restore(cell.directory / "checkpoints", lambda round_: like)
+    found = checkpoint.restore(cell.directory / rundir.CHECKPOINTS, lambda round_: like)
     if found is None or found.round != cell.config.rounds:
         raise ValueError(
             f"{cell.directory} has no checkpoint of round {cell.config.rounds}, which this figure "

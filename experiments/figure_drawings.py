@@ -14,7 +14,7 @@ from experiments.cells import Cell
 from experiments.printed import Row
 from fedjax_skew.metrics import classification, skew
 from fedjax_skew.report import bars, heatmaps, lines, names
-from fedjax_skew.report.store import Record
+from fedjax_skew.runs.store import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from experiments import app
 from experiments.cells import Cell
 from experiments.executor import Progress, config_from, fail, pending, run_cell
-from fedjax_skew.report import store
-from fedjax_skew.runs import rundir
+from fedjax_skew.runs import rundir, store
 from fedjax_skew.runs.train import Interrupted
 
 _POLL_SECONDS = 0.5
@@ -89,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _start(cell: Cell, slot: Slot) -> subprocess.Popen:
     cell.directory.mkdir(parents=True, exist_ok=True)
-    (cell.directory / store.FAILURE).unlink(missing_ok=True)
+    (cell.directory / rundir.FAILURE).unlink(missing_ok=True)
     spec = cell.directory / "cell.json"
     rundir.write_json(spec, cell.config.to_dict())
     with open(cell.directory / "log.txt", "a") as log:

@@ -23,7 +23,7 @@ from experiments.executor import (
     sentence,
     stop_signals,
 )
-from fedjax_skew.report import store
+from fedjax_skew.runs import rundir
 from fedjax_skew.runs.train import Interrupted
 
 _RETRIES = 10
@@ -62,7 +62,7 @@ def _remote(values: dict[str, Any], directory: str) -> str:
     """Runs one cell on a worker; returns why it failed, or an empty text."""
     app.cache_programs()
     # The process of a worker that was given up may live on for a moment.
-    while store.is_owned(directory):
+    while rundir.is_owned(directory):
         time.sleep(1.0)
     return run_cell(config_from(values), pathlib.Path(directory), progress=False)
 
@@ -90,7 +90,7 @@ def _wait(ray: Any, tasks: dict[Any, Cell], bar: Progress, stop: threading.Event
                 except ray.exceptions.RayError as error:
                     reason = fail(cell.directory, sentence(error))
                 bar.done(cell, reason)
-            bar.running(cell for cell in waiting.values() if store.is_owned(cell.directory))
+            bar.running(cell for cell in waiting.values() if rundir.is_owned(cell.directory))
     except BaseException:
         for reference in waiting:
             ray.cancel(reference)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from experiments import app
-from fedjax_skew.report import page, store
-from fedjax_skew.runs import rundir
+from fedjax_skew.report import page
+from fedjax_skew.runs import rundir, store
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory with runs anywhere below it.")
 _OUTPUT = flags.DEFINE_string("output", None, "The page; default <workdir>/report.html.")

@@ -13,8 +13,8 @@ from experiments.grid import Point, say
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import bars, heatmaps, lines, names, style
 from fedjax_skew.report.render import escape_markdown
-from fedjax_skew.report.store import Record
 from fedjax_skew.runs import rundir
+from fedjax_skew.runs.store import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from absl import flags
 from ml_collections import config_flags
 
@@ -24,6 +23,7 @@ from experiments import app
 from fedjax_skew import config, methods, models
 from fedjax_skew.data import datasets, partition
 from fedjax_skew.report import heatmaps, style
+from fedjax_skew.runs import rundir
 from fedjax_skew.runs.train import train_and_evaluate
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
@@ -69,9 +69,8 @@ def main(argv: Sequence[str]) -> None:
 
 def draw_partition(workdir: pathlib.Path, wanted: bool) -> None:
     """Draws ``partition.png`` from ``partition.csv`` unless it is there."""
-    source = workdir / "partition.csv"
-    if wanted and source.exists() and not source.with_suffix(".png").exists():
-        counts = np.loadtxt(source, np.int64, delimiter=",", ndmin=2).T
+    counts = rundir.read_partition(workdir)
+    if wanted and counts is not None and not (workdir / "partition.png").exists():
         style.save(heatmaps.partitions({"": counts}), workdir / "partition")
 
 

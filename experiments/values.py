@@ -20,8 +20,7 @@ from experiments import papers
 from experiments.cells import Cell
 from experiments.printed import Row
 from fedjax_skew.metrics import curves
-from fedjax_skew.report import store
-from fedjax_skew.runs import rundir
+from fedjax_skew.runs import rundir, store
 
 ANSWERS = "answers.json"
 _WHICH = ("last", "best", "mean_last_50")

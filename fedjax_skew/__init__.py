@@ -6,7 +6,8 @@ needs only JAX.
 
 Runs
     ``default_config``, ``simulate`` (one call, no files), ``train_and_evaluate`` (with a run
-    directory), ``make_simulation`` (pure functions to jit, scan and vmap), ``Callback``
+    directory), ``load_model`` (from a run directory), ``make_simulation`` (pure functions to jit,
+    scan and vmap), ``Callback``
 Data
     ``Dataset`` (``Dataset.from_arrays``), ``load_dataset``, ``partition``, ``Partition``
     (``Partition.from_indices``, ``Partition.from_client_ids``), ``save_partition``
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         Upload as Upload,
     )
     from fedjax_skew.methods.composition import compose as compose
+    from fedjax_skew.runs.load import load_model as load_model
     from fedjax_skew.runs.train import train_and_evaluate as train_and_evaluate
     from fedjax_skew.simulation.callbacks import Callback as Callback
     from fedjax_skew.simulation.pure import make_simulation as make_simulation
@@ -79,6 +81,7 @@ _PLACES = {
     "compose": "methods.composition.compose",
     "default_config": "config.default_config",
     "load_dataset": "data.datasets.load",
+    "load_model": "runs.load.load_model",
     "losses": "losses",
     "make_simulation": "simulation.pure.make_simulation",
     "methods": "methods",

@@ -22,7 +22,7 @@ ALLOWED = {
     "methods": {"errors", "checks", "trees", "losses", "models", "metrics"},
     "engine": {"trees", "losses", "metrics", "data", "models", "methods"},
     "simulation": {"errors", "trees", "config", "metrics", "data", "models", "methods", "engine"},
-    "runs": {"errors", "config", "engine", "simulation"},
+    "runs": {"errors", "config", "data", "methods", "engine", "simulation"},
     "report": {"errors", "config", "metrics", "data", "methods", "models", "runs"},
 }
 

@@ -14,7 +14,7 @@ import numpy as np
 from fedjax_skew import errors
 from fedjax_skew.report import heatmaps, lines, names, style
 from fedjax_skew.report.problems import Problem, Run, problems
-from fedjax_skew.report.store import Record
+from fedjax_skew.runs.store import Record
 
 _WIDTH = 4.6  # inches of a figure; more would make its text too small on a telephone
 _MOST_POINTS = 150  # of a curve

@@ -17,7 +17,7 @@ from fedjax_skew import methods
 from fedjax_skew.config import FIELDS, flatten
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names
-from fedjax_skew.report.store import Record
+from fedjax_skew.runs.store import Record
 
 # The clients' samples depend on what the server takes.
 _DATA = tuple(

@@ -25,8 +25,7 @@ class DirectoryRecorder(Recorder):
     """
 
     def __init__(self, workdir: pathlib.Path, every: int, keep: int):
-        self._metrics = workdir / "metrics.jsonl"
-        self._checkpoints = workdir / "checkpoints"
+        self._workdir, self._checkpoints = workdir, workdir / rundir.CHECKPOINTS
         self._every, self._keep = every, keep
         self._saved_at = time.time()
 
@@ -38,7 +37,7 @@ class DirectoryRecorder(Recorder):
             self.saved = found.round
             point = Point(found.state, found.round, **found.values)
         first = jax.process_index() == 0
-        history = rundir.read_lines(self._metrics, point.round, repair=first)
+        history = rundir.restore_lines(self._workdir, point.round, repair=first)
         for line in history[:-1]:
             line.pop("confusion", None)
         return point, history
@@ -46,7 +45,7 @@ class DirectoryRecorder(Recorder):
     def evaluated(self, line: Line) -> None:
         """Appends a line of metrics."""
         if jax.process_index() == 0:
-            rundir.append_line(self._metrics, line)
+            rundir.append_line(self._workdir, line)
 
     def due(self, round_: int) -> bool:
         """Whether rounds or time since the last checkpoint ask for one."""

@@ -1,4 +1,8 @@
-"""The files of a run: written whole or not at all, owned by one process."""
+"""The schema of a run directory: its files, how they are written, and how they are read.
+
+Files are replaced atomically, so a reader sees the old or the new content, and metrics are appended
+line by line. Nothing else in the project knows a file name or parses one of these files.
+"""
 
 import contextlib
 import errno
@@ -6,15 +10,38 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from fedjax_skew.config import default_config, lookup, may_change
-from fedjax_skew.simulation.columns import plain
+from fedjax_skew.simulation.columns import COLUMNS, plain
 
-MOST_COUNTS = 1_000_000  # Classes times clients that are still written to partition.csv.
+CONFIG = "config.json"
+IDENTITY = "identity.json"
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+PARTITION = "partition.csv"
+CHECKPOINTS = "checkpoints"
+FAILURE = "failure.json"
+TENSORBOARD = "tensorboard"
+LOCK = ".lock"
+
+FILES = {
+    CONFIG: "every field, with the names of what was given in its place",
+    IDENTITY: "hashes of everything that determines the numbers, checked on resume",
+    METRICS: "one line per evaluation; COLUMNS describes the columns",
+    SUMMARY: "accuracy by seed, mean and standard deviation, hashes, speed and versions",
+    PARTITION: "samples by class (rows) and client (columns) of the first seed",
+    CHECKPOINTS: "orbax checkpoints, each with a digest of its files",
+    FAILURE: "why a cell of a table failed",
+    TENSORBOARD: "TensorBoard events",
+    LOCK: "the process that holds the directory",
+}
+
+_MOST_COUNTS = 1_000_000  # Classes times clients that are still written to partition.csv.
+_BLOCK = 1 << 20
 
 
 def disk_is_full(error: BaseException) -> bool:
@@ -39,10 +66,91 @@ def write_json(path: pathlib.Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
 
-def read_json(path: pathlib.Path) -> Any:
-    """The content of a JSON file, or None if it is absent or damaged."""
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the object in a JSON file; an absent or damaged file is an empty one."""
     try:
-        return json.loads(path.read_text())
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def append_line(workdir: pathlib.Path, line: dict[str, Any]) -> None:
+    """Adds a line of metrics and hands it to the operating system at once."""
+    with open(workdir / METRICS, "a") as f:
+        f.write(json.dumps(plain(line)) + "\n")
+        f.flush()
+
+
+def read_lines(workdir: pathlib.Path) -> list[dict[str, Any]]:
+    """Returns the lines of metrics up to the first torn one; a run may be writing the last."""
+    lines: list[dict[str, Any]] = []
+    for _, line in _parse_lines(workdir / METRICS):
+        if line is None:
+            break
+        lines.append(line)
+    return lines
+
+
+def restore_lines(workdir: pathlib.Path, up_to: int, *, repair: bool) -> list[dict[str, Any]]:
+    """Returns the lines of metrics up to a round, to continue from there.
+
+    Args:
+        workdir: the run directory.
+        up_to: the round of the checkpoint.
+        repair: remove later lines, and a last line that a killed process left torn.
+
+    Raises:
+        ValueError: if a line that is not the last one is damaged.
+    """
+    path = workdir / METRICS
+    found = _parse_lines(path)
+    damaged = [number for number, line in found[:-1] if line is None]
+    lines = [line for _, line in found if line is not None and line["round"] <= up_to]
+    if damaged:
+        raise ValueError(
+            f"line {damaged[0]} of {str(path)!r} is damaged; delete that line to continue without "
+            "its evaluation."
+        )
+    if repair and len(lines) < len(found):
+        write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+    return lines
+
+
+def last_round(workdir: pathlib.Path) -> int:
+    """Returns the round of the last evaluation, read from the end of the file."""
+    try:
+        with open(workdir / METRICS, "rb") as f:
+            place, tail = f.seek(0, os.SEEK_END), b""
+            while place:
+                size = min(_BLOCK, place)
+                place -= size
+                f.seek(place)
+                tail = f.read(size) + tail
+                rounds = re.findall(rb'^{"round": (\d+),[^\n]*\n', tail, re.MULTILINE)
+                if rounds:
+                    return int(rounds[-1])
+    except OSError:
+        pass
+    return 0
+
+
+def write_partition(workdir: pathlib.Path, class_counts: np.ndarray) -> None:
+    """Writes samples by class (rows) and client (columns), as ``counts(path)`` reads them.
+
+    Very large partitions, and one that is there already, are not written.
+    """
+    path = workdir / PARTITION
+    if not path.exists() and class_counts.size <= _MOST_COUNTS:
+        rows = (",".join(map(str, row)) for row in class_counts.T.tolist())
+        write_text(path, "\n".join(rows) + "\n")
+
+
+def read_partition(workdir: pathlib.Path) -> np.ndarray | None:
+    """Returns the samples ``[K, C]``, or None if the file is absent or damaged."""
+    try:
+        rows = (workdir / PARTITION).read_text().splitlines()
+        return np.array([row.split(",") for row in rows], np.int64).reshape(len(rows), -1).T
     except (OSError, ValueError):
         return None
 
@@ -56,7 +164,7 @@ def owned(workdir: pathlib.Path) -> Iterator[None]:
     """
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        (workdir / ".lock").touch()
+        (workdir / LOCK).touch()
     except OSError as error:
         if disk_is_full(error):
             raise
@@ -64,7 +172,7 @@ def owned(workdir: pathlib.Path) -> Iterator[None]:
             f"workdir={str(workdir)!r} cannot be used ({error.strerror}); name a directory that "
             "can be written."
         ) from error
-    with open(workdir / ".lock", "a+") as f:
+    with open(workdir / LOCK, "a+") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -79,103 +187,33 @@ def owned(workdir: pathlib.Path) -> Iterator[None]:
         yield
 
 
-def check_config(workdir: pathlib.Path, config: dict[str, Any]) -> None:
-    """Compares with the configuration the directory was made with, then stores the new one.
-
-    Raises:
-        ValueError: naming the first field that may not change, its old and its new value.
-    """
-    path = workdir / "config.json"
-    config = plain(config)
-    if path.exists():
-        try:
-            old = json.loads(path.read_text())
-        except ValueError:
-            old = config  # A damaged file says nothing; the checkpoint's shapes still protect us.
-        for field in differences(old, config):
-            if not may_change(field, config):
-                raise ValueError(
-                    f"{field}={_get(config, field)!r} differs from {_get(old, field)!r}, with "
-                    f"which workdir={str(workdir)!r} was started; use the old value or another "
-                    "workdir."
-                )
-    write_json(path, config)
+def is_owned(workdir: str | os.PathLike[str]) -> bool:
+    """Whether a process holds the run directory."""
+    try:
+        with open(pathlib.Path(workdir) / LOCK) as f:
+            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
-def differences(old: dict[str, Any], config: dict[str, Any]) -> list[str]:
-    """Fields of a configuration that an older file says otherwise.
-
-    A field the file lacks had its default value when it was written, and the hyper-parameters of
-    methods that are not used say nothing.
-    """
-    old = _fill(plain(old), plain(default_config().to_dict()))
-    used = config["method"].split("+")
-    return [
-        field
-        for field in _differences(old, plain(config))
-        if not field.startswith("hparams.") or field.split(".")[1] in used
-    ]
-
-
-def read_lines(path: pathlib.Path, up_to: int, *, repair: bool = True) -> list[dict[str, Any]]:
-    """Lines of ``metrics.jsonl`` up to a round; ``repair`` removes later or torn ones."""
-    if not path.exists():
+def _parse_lines(path: pathlib.Path) -> list[tuple[int, dict[str, Any] | None]]:
+    """Returns the lines with their numbers from 1; None for what is no line of metrics."""
+    try:
+        texts = path.read_text(errors="replace").splitlines()
+    except OSError:
         return []
-    lines = []
-    for text in path.read_text().splitlines():
+    found: list[tuple[int, dict[str, Any] | None]] = []
+    for number, text in enumerate(texts, 1):
         try:
             line = json.loads(text)
         except ValueError:
-            break
-        if line["round"] > up_to:
-            break
-        lines.append(line)
-    if repair:
-        write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
-    return lines
-
-
-def append_line(path: pathlib.Path, line: dict[str, Any]) -> dict[str, Any]:
-    """Adds a line to ``metrics.jsonl`` and hands it to the operating system at once."""
-    line = plain(line)
-    with open(path, "a") as f:
-        f.write(json.dumps(line) + "\n")
-        f.flush()
-    return line
-
-
-def write_partition(workdir: pathlib.Path, class_counts: np.ndarray) -> None:
-    """Writes samples by class (rows) and client (columns), as ``counts(path)`` reads them.
-
-    Very large partitions, and one that is there already, are not written.
-    """
-    path = workdir / "partition.csv"
-    if not path.exists() and class_counts.size <= MOST_COUNTS:
-        rows = (",".join(map(str, row)) for row in class_counts.T.tolist())
-        write_text(path, "\n".join(rows) + "\n")
-
-
-def _fill(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    filled = {**defaults, **values}
-    for key, value in defaults.items():
-        if isinstance(value, dict) and isinstance(values.get(key), dict):
-            filled[key] = _fill(values[key], value)
-    return filled
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for key in sorted(set(old) | set(new)):
-        a, b = old.get(key), new.get(key)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found += _differences(a, b, f"{prefix}{key}.")
-        elif a != b:
-            found.append(prefix + key)
+            line = None
+        good = isinstance(line, dict) and isinstance(line.get("round"), int)
+        found.append((number, line if good else None))
     return found
 
 
-def _get(config: dict[str, Any], field: str) -> Any:
-    try:
-        return lookup(config, field)
-    except KeyError:
-        return None
+__all__ = ["COLUMNS", "FILES"]

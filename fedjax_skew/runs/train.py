@@ -12,7 +12,7 @@ import ml_collections
 
 from fedjax_skew.config import HOST_FIELDS, flatten
 from fedjax_skew.engine.mesh import process_max, raise_together
-from fedjax_skew.runs import rundir
+from fedjax_skew.runs import identity, rundir
 from fedjax_skew.runs.loggers import TensorBoard
 from fedjax_skew.runs.recorder import DirectoryRecorder
 from fedjax_skew.simulation.callbacks import Callback
@@ -55,18 +55,19 @@ def train_and_evaluate(
         with raise_together():
             problem = build(config, **given)
         with raise_together():
-            _check_processes(problem)
+            found = identity.identity(problem)
+            _check_processes(problem, found)
             if first:
                 stack.enter_context(rundir.owned(workdir))
-                rundir.check_config(workdir, config.to_dict())
-        finished = _finished(workdir, config)
-        if finished:
-            return finished
-        callbacks = list(callbacks)
+                identity.check(workdir, problem, found)
+        finished = rundir.read_json(workdir / rundir.SUMMARY)
+        if finished.get("status") == "finished" and finished.get("rounds") == config.rounds:
+            return {**finished, "resumed_finished": True}
         if first:
+            identity.write(workdir, problem, found)
             rundir.write_partition(workdir, problem.partitions[0].class_counts)
             if config.tensorboard:
-                callbacks.append(TensorBoard(workdir))
+                callbacks = [*callbacks, TensorBoard(workdir)]
         recorder = DirectoryRecorder(workdir, config.checkpoint_every, config.keep_checkpoints)
         point, history, initial = start(problem, recorder)
         name = problem.phases[0].method.name
@@ -78,32 +79,22 @@ def train_and_evaluate(
         except Diverged as error:
             if first:
                 failed = {"status": "diverged", "reason": str(error)}
-                rundir.write_json(workdir / "summary.json", failed)
+                rundir.write_json(workdir / rundir.SUMMARY, failed)
             raise
         if first:
-            rundir.write_json(workdir / "summary.json", summary)
+            rundir.write_json(workdir / rundir.SUMMARY, summary)
         return summary
 
 
-def _check_processes(problem: Problem) -> None:
+def _check_processes(problem: Problem, found: dict[str, Any]) -> None:
     """Raises if the processes of a run do not compute the same."""
-    fields = flatten(problem.config)
-    values = {name: value for name, value in fields.items() if name not in HOST_FIELDS}
-    text = json.dumps([plain(values), [p.hash for p in problem.partitions]], sort_keys=True)
+    fields = flatten(problem.config).items()
+    values = {name: value for name, value in fields if name not in HOST_FIELDS}
+    text = json.dumps([plain(values), found], sort_keys=True)
     number = zlib.crc32(text.encode()) >> 1
     high, low = process_max(number, -number)
     if high != -low:
         raise ValueError("The processes have different configurations or different data.")
-
-
-def _finished(workdir: pathlib.Path, config: ml_collections.ConfigDict) -> dict[str, Any] | None:
-    path = workdir / "summary.json"
-    if not path.exists():
-        return None
-    found = rundir.read_json(path)
-    if found and found.get("status") == "finished" and found.get("rounds") == config.rounds:
-        return {**found, "resumed_finished": True}
-    return None
 
 
 __all__ = ["Diverged", "Interrupted", "train_and_evaluate"]

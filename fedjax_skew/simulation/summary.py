@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 import fedjax_skew
-from fedjax_skew.config import used_hparams
 from fedjax_skew.metrics import curves, skew
 from fedjax_skew.simulation.columns import plain
+from fedjax_skew.simulation.description import describe
 from fedjax_skew.simulation.problem import Problem
 
 History = Sequence[Mapping[str, Any]]
@@ -27,21 +27,21 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
         initial: the hash of the initial parameters.
         final: the hash of the final parameters.
     """
-    config, last = problem.config, history[-1]
+    config, last = describe(problem), history[-1]
     methods = [phase.method for phase in problem.phases]
     seconds = last["seconds"]
     summary: dict[str, Any] = {
         "status": "finished",
-        "method": methods[0].name,
-        "hparams": used_hparams(config),
+        "method": config["method"],
+        "hparams": {name: config["hparams"].get(name, {}) for name in config["method"].split("+")},
         "dataset": problem.dataset.name,
         "data_hash": problem.dataset.hash,
-        "model": config.model,
-        "partition": config.partition,
+        "model": config["model"],
+        "partition": config["partition"],
         "partition_hash": [p.hash for p in problem.partitions],
         "skew": [skew.skew_statistics(p.class_counts) for p in problem.partitions],
         "seeds": list(problem.seeds),
-        "rounds": config.rounds,
+        "rounds": config["rounds"],
         "server_data": [
             kind
             for kind in ("labelled", "unlabelled")

@@ -6,7 +6,7 @@ import pytest
 
 from experiments import collect, printed
 from fedjax_skew.report import result_table
-from fedjax_skew.report.store import Record
+from fedjax_skew.runs.store import Record
 
 COLUMN = "synthetic synthetic(1,1)"
 

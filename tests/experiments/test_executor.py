@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import cells, executor, processes, selection
-from fedjax_skew.report import store
+from fedjax_skew.runs import store
 from fedjax_skew.runs.train import Interrupted
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

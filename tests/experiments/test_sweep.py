@@ -14,7 +14,7 @@ import pytest
 from experiments import grid, selection, sweep
 from experiments.sweep_results import Result, Sweep, draw, to_csv, to_markdown
 from fedjax_skew.config import default_config
-from fedjax_skew.report.store import Record
+from fedjax_skew.runs.store import Record
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from fedjax_skew.report import page as report
-from fedjax_skew.report import store
 from fedjax_skew.report.problems import problems
+from fedjax_skew.runs import store
 
 EVIL = "<script>alert(1)</script>\"'&"
 

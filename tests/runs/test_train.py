@@ -137,7 +137,7 @@ def test_resuming_gives_the_same_numbers(config, blobs, whole_alone, tmp_path, c
 def test_a_changed_field_is_refused_with_both_values(whole, config, blobs):
     changed = config.copy_and_resolve_references()
     changed.client_lr = 0.2
-    with pytest.raises(ValueError, match=r"client_lr=0\.2 differs from 0\.1"):
+    with pytest.raises(ValueError, match=r"started with client_lr=0\.1, not 0\.2"):
         train_and_evaluate(changed, whole, dataset=blobs, progress=False)
 
 

@@ -4,19 +4,16 @@ Nothing here writes or locks, so a report can be made while runs are training.
 """
 
 import dataclasses
-import fcntl
 import functools
-import json
 import os
 import pathlib
-import re
 from typing import Any
 
 import numpy as np
 
-FAILURE = "failure.json"
-_SKIP = ("checkpoints", "tensorboard")
-_BLOCK = 1 << 20
+from fedjax_skew.runs import rundir
+
+_SKIP = (rundir.CHECKPOINTS, rundir.TENSORBOARD)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,21 +53,17 @@ class Record:
     @functools.cached_property
     def rounds_done(self) -> int:
         """Rounds up to the last evaluation, from the end of the file: its lines may be long."""
-        return _last_round(self.path / "metrics.jsonl")
+        return rundir.last_round(self.path)
 
     @functools.cached_property
     def lines(self) -> list[dict[str, Any]]:
         """``metrics.jsonl`` up to the first torn line."""
-        return _lines(self.path / "metrics.jsonl")
+        return rundir.read_lines(self.path)
 
     @functools.cached_property
     def class_counts(self) -> np.ndarray | None:
         """``partition.csv`` as ``[K, C]``, or None if it is absent or damaged."""
-        try:
-            rows = (self.path / "partition.csv").read_text().splitlines()
-            return np.array([row.split(",") for row in rows], np.int64).reshape(len(rows), -1).T
-        except (OSError, ValueError):
-            return None
+        return rundir.read_partition(self.path)
 
     @property
     def data_hashes(self) -> dict[str, str]:
@@ -95,16 +88,16 @@ class Record:
 def read(path: str | os.PathLike[str]) -> Record:
     """Reads one run directory; what is missing or damaged counts as absent."""
     path = pathlib.Path(path)
-    summary = _json(path / "summary.json")
-    failure = _json(path / FAILURE).get("reason", "")
+    summary = rundir.read_json(path / rundir.SUMMARY)
+    failure = rundir.read_json(path / rundir.FAILURE).get("reason", "")
     if summary.get("status") == "diverged":
         failure = summary.get("reason", "diverged")
     return Record(
         path=path,
-        config=_json(path / "config.json"),
+        config=rundir.read_json(path / rundir.CONFIG),
         summary=summary if summary.get("status") == "finished" else {},
         failure=failure,
-        running=is_owned(path),
+        running=rundir.is_owned(path),
     )
 
 
@@ -119,66 +112,12 @@ def find(root: str | os.PathLike[str]) -> list[Record]:
     found = []
     for folder, below, files in os.walk(root):
         below[:] = sorted(name for name in below if name not in _SKIP)
-        if "config.json" in files or FAILURE in files:
+        if rundir.CONFIG in files or rundir.FAILURE in files:
             found.append(read(folder))
             below.clear()
     if not found:
         raise ValueError(
-            f"workdir={os.fspath(root)!r} holds no run; a run is a directory with a config.json."
+            f"workdir={os.fspath(root)!r} holds no run; a run is a directory with a "
+            f"{rundir.CONFIG}."
         )
     return found
-
-
-def is_owned(path: str | os.PathLike[str]) -> bool:
-    """Whether a process holds the run directory."""
-    try:
-        with open(pathlib.Path(path) / ".lock") as f:
-            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-
-
-def _json(path: pathlib.Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _last_round(path: pathlib.Path) -> int:
-    try:
-        with open(path, "rb") as f:
-            place, tail = f.seek(0, os.SEEK_END), b""
-            while place:
-                size = min(_BLOCK, place)
-                place -= size
-                f.seek(place)
-                tail = f.read(size) + tail
-                rounds = re.findall(rb'^{"round": (\d+),[^\n]*\n', tail, re.MULTILINE)
-                if rounds:
-                    return int(rounds[-1])
-    except OSError:
-        pass
-    return 0
-
-
-def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Lines up to the first torn one; a run may be writing the last of them."""
-    try:
-        texts = path.read_text().splitlines()
-    except (OSError, ValueError):
-        return []
-    lines: list[dict[str, Any]] = []
-    for text in texts:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            break
-        if not isinstance(line, dict) or "round" not in line:
-            break
-        lines.append(line)
-    return lines

@@ -1,0 +1,147 @@
+"""The identity of a run: everything that determines its numbers.
+
+A run directory refuses to continue, or to call itself finished, under another identity. Fields of
+the configuration are compared by value; data, partitions and given objects by hash.
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import fedjax_skew
+from fedjax_skew.config import default_config, flatten, may_change
+from fedjax_skew.runs import checkpoint, rundir
+from fedjax_skew.runs.source_hash import source_hash
+from fedjax_skew.simulation.columns import plain
+from fedjax_skew.simulation.description import describe
+from fedjax_skew.simulation.problem import Problem
+from fedjax_skew.simulation.state import fingerprint
+
+# What is compared beside the fields, with the words of a message about it.
+_WORDS = {
+    "version": "fedjax_skew",
+    "data": "training and test data with the hash",
+    "unlabelled": "unlabelled server data with the hash",
+    "partition": "partitions with the hashes",
+    "method": "a method whose code and values have the hash",
+    "module": "a module whose code and fields have the hash",
+    "optimizer": "an optimizer whose code and values have the hash",
+    "params": "initial parameters with the hash",
+}
+
+
+def identity(problem: Problem) -> dict[str, Any]:
+    """Returns hashes of what a problem was given; empty where the configuration says it all.
+
+    ``dataset`` describes the samples, for those who load the model later.
+    """
+    dataset, given = problem.dataset, problem.given
+    unlabelled = problem.data.unlabelled_x
+    objects = {"method": given.method, "module": given.module, "optimizer": given.optimizer}
+    return plain(
+        {
+            "version": fedjax_skew.__version__,
+            "data": dataset.hash,
+            "unlabelled": "" if unlabelled is None else source_hash(np.asarray(unlabelled)),
+            "partition": [part.hash for part in problem.partitions],
+            **{k: "" if value is None else source_hash(value) for k, value in objects.items()},
+            "params": "" if given.params is None else fingerprint(given.params),
+            "dataset": {
+                "num_classes": dataset.num_classes,
+                "sample_shape": dataset.x_train.shape[1:],
+                "sample_dtype": str(dataset.x_train.dtype),
+                "mean": dataset.mean,
+                "std": dataset.std,
+            },
+        }
+    )
+
+
+def check(workdir: pathlib.Path, problem: Problem, found: Mapping[str, Any]) -> None:
+    """Raises unless a problem is the one that the directory holds, or holds nothing yet.
+
+    Args:
+        workdir: the run directory; nothing is changed.
+        problem: what is to be run there.
+        found: the problem's ``identity``.
+
+    Raises:
+        ValueError: naming what differs, old and new.
+    """
+    if not (workdir / rundir.CONFIG).exists():
+        return
+    where = f"workdir={str(workdir)!r} was started with"
+    old = rundir.read_json(workdir / rundir.IDENTITY)
+    if not old:
+        raise ValueError(
+            f"{where} a version of fedjax_skew before 0.2, or its {rundir.IDENTITY} is damaged; "
+            "use another workdir."
+        )
+    if old["version"] != found["version"]:
+        raise ValueError(
+            f"{where} fedjax_skew {old['version']}, not {found['version']}; use that version or "
+            "another workdir."
+        )
+    config = describe(problem)
+    before = rundir.read_json(workdir / rundir.CONFIG)
+    for field in differences(before, config) if before else []:
+        if not may_change(field, config):
+            raise ValueError(
+                f"{where} {field}={_get(before, field)!r}, not {_get(config, field)!r}; use the "
+                "old value or another workdir."
+            )
+    for key, words in _WORDS.items():
+        if old.get(key) != found[key]:
+            raise ValueError(
+                f"{where} {words} {_short(old.get(key))}, not {_short(found[key])}; use the old "
+                "one or another workdir."
+            )
+    done = rounds_done(workdir)
+    if problem.config.rounds < done:
+        raise ValueError(
+            f"rounds={problem.config.rounds} is less than the {done} rounds that "
+            f"workdir={str(workdir)!r} has done; use at least {done}, or another workdir."
+        )
+
+
+def write(workdir: pathlib.Path, problem: Problem, found: Mapping[str, Any]) -> None:
+    """Writes the identity, then the configuration, whose presence says that both are there."""
+    rundir.write_json(workdir / rundir.IDENTITY, found)
+    rundir.write_json(workdir / rundir.CONFIG, describe(problem))
+
+
+def rounds_done(workdir: pathlib.Path) -> int:
+    """Returns the number of rounds that a directory keeps."""
+    summary = rundir.read_json(workdir / rundir.SUMMARY)
+    saved = checkpoint.rounds(workdir / rundir.CHECKPOINTS)
+    return max([*saved, int(summary.get("rounds", 0))], default=0)
+
+
+def differences(old: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """Returns the fields of a configuration that an older file says otherwise.
+
+    A field the file lacks had its default value when it was written, and the hyper-parameters of
+    methods that are not used say nothing.
+    """
+    before = flatten(plain(default_config().to_dict())) | flatten(plain(old))
+    now = flatten(plain(config))
+    used = config["method"].split("+")
+    return [
+        field
+        for field in sorted(before.keys() | now.keys())
+        if before.get(field) != now.get(field)
+        and (not field.startswith("hparams.") or field.split(".")[1] in used)
+    ]
+
+
+def _get(config: Mapping[str, Any], field: str) -> Any:
+    return flatten(config).get(field)
+
+
+def _short(value: Any) -> str:
+    """Returns hashes in a few characters."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value))}]"
+    return str(value)[:12] if value else "(as configured)"
