@@ -3,7 +3,8 @@
 
 import ml_collections
 
-from experiments.papers import C, Figure, H, Note, P, Paper, Setting, show
+from experiments.papers import Figure, Paper, show
+from experiments.recipes import C, H, Note, P, Setting
 from experiments.scale import use_model
 
 _RECIPE = (
@@ -53,7 +54,7 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
     use_model(config, "mlp" if config.dataset.name == "fashion_mnist" else "simple_cnn")
     if config.participation == 1:
         config.local_epochs = 1
-    config.num_seeds = 2
+    config.num_seeds = min(config.num_seeds, 2)
 
 
 _IMBALANCES = {

@@ -3,7 +3,8 @@
 
 import ml_collections
 
-from experiments.papers import C, Figure, FromRow, H, Note, P, Paper, Setting, show
+from experiments.papers import Figure, Paper, show
+from experiments.recipes import C, FromRow, H, Note, P, Setting
 from experiments.scale import use_model
 
 _CIFAR = ("cifar10", "cifar100")
@@ -89,7 +90,7 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
     if config.model != "logistic":
         use_model(config, "simple_cnn")
         config.rounds = config.rounds // config.local_epochs
-        config.num_seeds = 2
+        config.num_seeds = min(config.num_seeds, 2)
 
 
 def _momentum(config: ml_collections.ConfigDict) -> None:

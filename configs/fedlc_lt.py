@@ -2,7 +2,8 @@
 
 import ml_collections
 
-from experiments.papers import C, Figure, FromRow, H, Note, P, Paper, Setting, Shown, show
+from experiments.papers import Figure, Paper, Shown, show
+from experiments.recipes import C, FromRow, H, Note, P, Setting
 from experiments.scale import use_model
 
 _OFF = {"l_local": "0", "l_global": "0", "delta_ciw": "0", "delta_cq": "0"}
@@ -78,7 +79,7 @@ _RECIPE = (
 def _shrink(config: ml_collections.ConfigDict) -> None:
     """A ResNet-8 of width 16."""
     use_model(config, "resnet8_w16")
-    config.num_seeds = 2
+    config.num_seeds = min(config.num_seeds, 2)
 
 
 _SWEEPS = {  # by label of the axis: field, values, and their factor in the configuration

@@ -5,8 +5,9 @@ import re
 
 import ml_collections
 
-from experiments.papers import C, Figure, FromRow, H, Note, P, Paper, Setting, show
+from experiments.papers import Figure, Paper, show
 from experiments.printed import Row
+from experiments.recipes import C, FromRow, H, Note, P, Setting
 from experiments.scale import use_model
 
 _THRESHOLDS = {  # class sizes (upper, lower) by dataset and imbalance factor
@@ -85,7 +86,7 @@ _RECIPE = (
 def _shrink(config: ml_collections.ConfigDict) -> None:
     """A small network."""
     use_model(config, "simple_cnn")
-    config.num_seeds = 2
+    config.num_seeds = min(config.num_seeds, 2)
 
 
 _LONG_TAIL = "longtail(if=10)+dirichlet(alpha=0.5)"

@@ -2,8 +2,9 @@
 
 import ml_collections
 
-from experiments.papers import C, Figure, FromRow, H, Note, P, Paper, Setting, show
+from experiments.papers import Figure, Paper, show
 from experiments.printed import Row
+from experiments.recipes import C, FromRow, H, Note, P, Setting
 from experiments.scale import use_model
 
 _HARD = ("cifar100", "tiny_imagenet")
@@ -158,7 +159,7 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
         config.rounds = 200  # of one epoch, which is as many in all as the other methods train
     else:
         config.local_epochs //= 5
-    config.num_seeds = 2
+    config.num_seeds = min(config.num_seeds, 2)
 
 
 _COUNTS = "counts(path=configs/fedvls_figure1.csv)"

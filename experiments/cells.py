@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import ml_collections
 
 from configs.common import fit_phases
-from experiments import collect, papers, selection
+from experiments import collect, papers, recipes, selection
 from experiments import scale as scale_rules
 from experiments.printed import Row
 from experiments.selection import Run
@@ -184,7 +184,7 @@ def provenance(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
     paper, place = papers.of(name)
     used = {id(s): s for row in rows for s in paper.settings(place, row).values()}
     sentences = []
-    for source, words in papers.SOURCES.items():
+    for source, words in recipes.SOURCES.items():
         mine = [s for s in paper.recipe if id(s) in used and s.source == source]
         texts = [f"{s.field}={s.shown}{f' ({s.where})' if s.where else ''}" for s in mine]
         notes = [

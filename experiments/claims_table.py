@@ -9,6 +9,7 @@ from typing import NamedTuple
 from experiments import cells, printed, verdicts
 from experiments.values import Value
 from experiments.verdicts import UNDECIDED, Claim, Contrast, Measured, Verdict
+from fedjax_skew.report import names
 
 _CSV = (
     *("id", "paper", "claim", "scale", "verdict", "contrast", "paper_value", "mean", "spread"),
@@ -174,12 +175,10 @@ def _smallest(pairs: Iterable[tuple[str, float]]) -> str:
 def _setting(claim: Claim, scale: str, values: Sequence[Value]) -> str:
     """What was trained for a claim at a scale."""
     places = {term[1:] for term in claim.terms}
-    found = dict.fromkeys(
-        f"{value.model}, {value.rounds} rounds, {value.local}"
-        for value in values
-        if value.scale == scale and (value.name, value.row, value.column) in places
-    )
-    return f"{scale}: " + "; ".join(found)
+    mine = [v for v in values if v.scale == scale and (v.name, v.row, v.column) in places]
+    found = dict.fromkeys(f"{v.model}, {v.rounds} rounds, {v.local}" for v in mine if not v.note)
+    noted = dict.fromkeys(f"{names.method(v.row)} {v.note}" for v in mine if v.note)
+    return f"{scale}: " + "; ".join((*found, *noted))
 
 
 def _command(only: str, lines: Sequence[Line]) -> str:

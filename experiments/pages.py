@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from configs.claims import CLAIMS
-from experiments import app, cells, claims_table, papers, printed, values
+from experiments import app, cells, claims_table, papers, printed, recipes, values
 from experiments.papers import Paper
 from fedjax_skew.report import names
 from fedjax_skew.report.render import escape_markdown
@@ -74,7 +74,7 @@ def tables(paper: Paper) -> str:
 
 def recipe(paper: Paper) -> str:
     """Every value of the recipe with its source."""
-    sources = "; ".join(f"{key}: {words}" for key, words in papers.SOURCES.items())
+    sources = "; ".join(f"{key}: {words}" for key, words in recipes.SOURCES.items())
     lines = [f"Sources: {sources}.", "", "| field | value | where | source | note |"]
     lines.append("| :-- | :-- | :-- | :-- | :-- |")
     for s in paper.recipe:

@@ -1,7 +1,6 @@
-"""A paper as data: its recipe with the source of every value, its tables and its figures.
+"""A paper as data: its recipe, its tables and its figures.
 
-``configs/<paper>.py`` holds the record ``PAPER``. A recipe is a list of settings; those that apply
-to a printed number, in order, make the configuration that computes it.
+``configs/<paper>.py`` holds the record ``PAPER``, ``configs/<paper>.json`` what its tables print.
 """
 
 import dataclasses
@@ -14,16 +13,14 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from configs.common import finish
-from experiments import printed, selection
+from experiments import printed, recipes, selection
 from experiments.printed import Row
+from experiments.recipes import Note, Setting
 from experiments.selection import Run
 from fedjax_skew import errors
-from fedjax_skew.config import default_config
-from fedjax_skew.data import datasets, spec
+from fedjax_skew.data import spec
 from fedjax_skew.report import names
 
-P, C, H = "P", "C", "H"
-SOURCES = {P: "from the paper", C: "from the authors' code", H: "chosen here"}
 _METRICS = {
     "accuracy": "accuracy",
     "head_acc": "head_accuracy",
@@ -33,80 +30,6 @@ _METRICS = {
     "speedup": "accuracy",
     "tail_acc": "tail_accuracy",
 }
-
-
-class FromRow(NamedTuple):
-    """A value that depends on the printed number.
-
-    Attributes:
-        words: what it is.
-        read: gives it.
-    """
-
-    words: str
-    read: Callable[[Row], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """The value of one field, where it applies, and where it comes from.
-
-    Attributes:
-        field: of the configuration, with dots.
-        value: its value, or a ``FromRow``.
-        source: ``P`` (the paper), ``C`` (the authors' code) or ``H`` (chosen here).
-        note: why, in a sentence.
-        places: tables and figures, ``("table2", "figure1")``; everywhere if empty.
-        data: datasets as the paper calls them; all if empty.
-        methods: methods; all if empty.
-        parts: methods, alone or in a combination; all if empty.
-        extras: further columns of the table with their values.
-    """
-
-    field: str
-    value: Any
-    source: str
-    note: str = ""
-    _: dataclasses.KW_ONLY
-    places: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
-    extras: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def applies(self, place: str, row: Row) -> bool:
-        """Whether it applies to a printed number of a table or figure."""
-        return (
-            (not self.places or place in self.places)
-            and (not self.data or row.dataset in self.data)
-            and (not self.methods or row.method in self.methods)
-            and (not self.parts or bool(set(self.parts) & set(row.method.split("+"))))
-            and all(row.extras.get(key) == value for key, value in self.extras.items())
-        )
-
-    @property
-    def where(self) -> str:
-        """Where it applies, in words; empty for everywhere."""
-        words = [", ".join(place_words(place) for place in self.places)]
-        words.append(", ".join(names.dataset(name) for name in self.data))
-        words.append(", ".join(names.method(name) for name in (*self.methods, *self.parts)))
-        words.append(", ".join(names.assignment(*pair) for pair in self.extras.items()))
-        return "; ".join(filter(None, words))
-
-    @property
-    def shown(self) -> str:
-        """Its value in words."""
-        if isinstance(self.value, FromRow):
-            return self.value.words
-        return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
-
-
-class Note(NamedTuple):
-    """A sentence about how a paper's experiments are computed that belongs to no field."""
-
-    source: str
-    text: str
-    places: tuple[str, ...] = ()
 
 
 class Shown(NamedTuple):
@@ -191,15 +114,11 @@ class Paper:
 
     def settings(self, place: str, row: Row) -> dict[str, Setting]:
         """By field, the setting that makes the configuration of a printed number."""
-        return {s.field: s for s in self.recipe if s.applies(place, row)}
+        return recipes.settings(self.recipe, place, row)
 
     def config(self, place: str, row: Row) -> ml_collections.ConfigDict:
         """The configuration of a printed number of a table or figure."""
-        config = _start(row)
-        for field, setting in self.settings(place, row).items():
-            value = setting.value
-            set_field(config, field, value.read(row) if isinstance(value, FromRow) else value)
-        return config
+        return recipes.configure(self.recipe, place, row)
 
     def runs(self, place: str) -> list[Run]:
         """All runs of a table or figure in its order; what needs the same training shares it."""
@@ -291,13 +210,8 @@ def title(name: str) -> str:
     return (
         printed.title(name)
         if "table" in place
-        else f"{names.method(found.key)} {place_words(place)}"
+        else f"{names.method(found.key)} {recipes.place_words(place)}"
     )
-
-
-def place_words(place: str) -> str:
-    """``"table1"`` becomes ``"Table 1"``."""
-    return place.replace("table", "Table ").replace("figure", "Figure ")
 
 
 def show(
@@ -345,14 +259,6 @@ def show(
     return Shown(row, fields)
 
 
-def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None:
-    """Sets a field with a dotted name."""
-    *parents, last = field.split(".")
-    for name in parents:
-        config = config[name]
-    config[last] = value
-
-
 @functools.cache
 def _runs(key: str, place: str) -> Sequence[Run]:
     found = paper(key)
@@ -361,7 +267,7 @@ def _runs(key: str, place: str) -> Sequence[Run]:
         for row, fields in found.figure(place).shown:
             config = found.config(place, row)
             for field, value in fields.items():
-                set_field(config, field, value)
+                recipes.set_field(config, field, value)
             pairs.append((row, config))
     else:
         rows = printed.load(f"{key}/{place}")
@@ -380,23 +286,3 @@ def _another_column(rows: Sequence[Row], like: str, dataset: str, model: str) ->
         for row in rows
         if row.column == like
     ]
-
-
-def _start(row: Row) -> ml_collections.ConfigDict:
-    """The default configuration with what a printed row says: method, data, model, partition."""
-    config = _defaults().copy_and_resolve_references()
-    config.method = row.method
-    if row.dataset == "synthetic":
-        config.dataset.name, config.partition = row.partition, "natural"
-    elif row.dataset != "unstated":
-        info = datasets.find(row.dataset)
-        config.dataset.name = info.name if info else row.dataset
-        config.partition = row.partition
-    if row.model != "unstated":
-        config.model = "mlp" if row.model == "dnn3" else row.model  # FedVLS's name for it
-    return config
-
-
-@functools.cache
-def _defaults() -> ml_collections.ConfigDict:
-    return default_config()

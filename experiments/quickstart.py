@@ -3,7 +3,7 @@
     python -m experiments.quickstart
 
 Needs no download and takes a minute or two on two cores. Writes ``table.md``, ``curves.png`` and
-one directory a method to ``runs/quickstart``; the same command goes on where it was stopped.
+one directory per method to ``runs/quickstart``; the same command resumes where it was stopped.
 """
 
 import pathlib
@@ -28,7 +28,7 @@ TABLE, COLUMN = "fedlc/table4", "synthetic synthetic(1,1)"
 
 
 def cells(methods: Sequence[str], workdir: str, rounds: int = 0, seeds: int = 0) -> list[Cell]:
-    """One cell a method, with the recipe of the paper's table beside it."""
+    """One cell per method, with the recipe of the paper's table beside it."""
     paper = {row.row: row for row in printed.load(TABLE) if row.column == COLUMN}
     found = []
     for method in methods:

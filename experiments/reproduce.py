@@ -3,7 +3,7 @@
     python -m experiments.reproduce --table=fedlc/table4 --workdir=runs/fedlc_table4 \\
         --only=method=fedavg,fedlc,dataset=synthetic --seeds=3
 
-Every cell is a run directory below ``workdir/cells``. The same command goes on where it stopped;
+Every cell is a run directory below ``workdir/cells``. The same command resumes where it stopped;
 finished cells are never run again. The table is written to ``table.md``, ``table.csv`` and
 ``table.tex`` with the paper's numbers beside the measured ones.
 
@@ -97,7 +97,7 @@ def main(argv: Sequence[str]) -> None:
             figure_numbers.save(name, chosen, workdir, command())
     summary, failed = launch.outcome(wanted)
     if stopped:
-        raise Interrupted(f"Stopped: {summary}; the same command goes on from there.")
+        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
     done = f"{summary}; written" if wanted else "Written"  # Some figures need no cells.
     print(f"{done}: {', '.join(files) or 'nothing'}.")
     if failed:

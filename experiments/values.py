@@ -56,6 +56,7 @@ class Value:
         seconds: wall time of the run, shared by the seeds it trained together.
         command: what computes it.
         version: of the package.
+        note: what a reader must know, for example that the run diverged.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Value:
     seconds: float = 0.0
     command: str = ""
     version: str = ""
+    note: str = ""
 
     @property
     def key(self) -> Key:
@@ -159,7 +161,7 @@ def harvest(workdir: str | pathlib.Path) -> list[Value]:
     """All numbers of a store: of its finished cells, and those computed for its figures."""
     runs = []
     for path in sorted(pathlib.Path(workdir).glob(f"cells/*/{ANSWERS}")):
-        record = store.read(path.parent)
+        record = _complete(store.read(path.parent))
         if record.finished:
             runs += [(answer, record) for answer in _read_answers(path)]
     baselines = {
@@ -177,6 +179,21 @@ def figure_file(workdir: str | pathlib.Path) -> pathlib.Path:
     return pathlib.Path(workdir) / "figure_values.csv"
 
 
+def _complete(record: store.Record) -> store.Record:
+    """A diverged run as one that ended with its last evaluation; others as they are."""
+    summary = rundir.read_json(record.path / "summary.json") or {}
+    if summary.get("status") != "diverged" or not record.lines:
+        return record
+    last = record.lines[-1]
+    found = {"status": "finished", "diverged": True}
+    found |= {"rounds": last["round"], "wall_seconds": last.get("seconds", 0.0)}
+    for column, value in last.items():
+        if isinstance(value, list) and not any(isinstance(one, list) for one in value):
+            numbers = curves.summarize(*record.curve(column))
+            found[column] = {which: {"per_seed": list(numbers[which])} for which in _WHICH}
+    return dataclasses.replace(record, summary={**summary, **found})
+
+
 def facts(record: store.Record) -> dict[str, Any]:
     """What a value says about its run."""
     config = record.config
@@ -187,6 +204,9 @@ def facts(record: store.Record) -> dict[str, Any]:
         "local": f"{steps} steps" if steps else f"{config['local_epochs']} epochs",
         "seconds": float(record.summary["wall_seconds"]),
         "version": record.summary.get("versions", {}).get("fedjax_skew", ""),
+        "note": f"diverged after round {record.summary['rounds']}"
+        if record.summary.get("diverged")
+        else "",
     }
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from configs import quickstart
 from configs.common import finish
-from experiments import cells, figure_drawings, papers, printed, selection
-from experiments.papers import FromRow
+from experiments import cells, figure_drawings, papers, printed, recipes, selection
+from experiments.recipes import FromRow
 from fedjax_skew.config import check, default_config, lookup
 from fedjax_skew.data.partition import partition
 
@@ -50,8 +50,8 @@ def test_all_tables_and_all_figures_with_data_are_there():
 @pytest.mark.parametrize("key", papers.paper_keys())
 def test_every_setting_names_a_field_its_source_and_a_place_it_applies_to(key):
     paper, plain = papers.paper(key), default_config()
-    assert {s.source for s in paper.recipe} <= set(papers.SOURCES)
-    assert {note.source for note in paper.notes} <= set(papers.SOURCES)
+    assert {s.source for s in paper.recipe} <= set(recipes.SOURCES)
+    assert {note.source for note in paper.notes} <= set(recipes.SOURCES)
     rows = [
         (name.partition("/")[2], row)
         for name in papers.names_of(key)

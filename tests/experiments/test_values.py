@@ -118,3 +118,16 @@ def test_answers_say_where_a_point_of_a_figure_lies(tmp_path):
     values.note_answers(chosen[0], "")
     answers = json.loads((chosen[0].directory / values.ANSWERS).read_text())["answers"]
     assert [answer["column"] for answer in answers] == ["distillation steps J x=200"]
+
+
+def test_a_diverged_run_counts_with_its_last_evaluation(tmp_path):
+    only = "method=scaffold,partition=synthetic(1,1)"
+    (cell,) = cells.plan("fedlc/table4", tmp_path, only=only, seeds=1, rounds=9)
+    values.note_answers(cell, "")
+    finish(cell, [0.5], curve=[(3, [0.4]), (6, [0.2])])
+    assert [v.note for v in values.harvest(tmp_path)] == [""]
+    diverged = {"status": "diverged", "reason": "client 3 is not finite in round 7"}
+    (cell.directory / "summary.json").write_text(json.dumps(diverged))
+    (value,) = values.harvest(tmp_path)
+    assert (value.value, value.best, value.rounds) == (20.0, 40.0, 6)
+    assert value.note == "diverged after round 6"
