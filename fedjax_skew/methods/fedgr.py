@@ -9,7 +9,10 @@ published code of the server's part.
 ``form`` names the factor of the softmax, as in ``losses.unbalanced_softmax``. The printed factor
 ``N / n_c`` reaches thousands for rare classes: on MNIST (``configs/mnist.py``, client_lr 0.01) and
 on Fashion-MNIST (``double(labels=3)``, client_lr 0.1) the loss is not finite in round 1 unless
-gradients are clipped. That of the authors' code trains, but below FedAvg.
+gradients are clipped. That of the authors' code trains, but below FedAvg. On Fashion-MNIST as above
+(MLP, 60 rounds, one seed, mean of the last 50) ``"sqrt"`` reaches 76.6 %, ``"normalized"`` 73.4 %
+with ``clip_norm=100`` and 75.1 % with 10, and FedAvg 71.6 %; ``"normalized"`` without clipping is
+not finite in round 15.
 
 ``unbalanced=False`` and ``lam=0`` are the two rows of the paper's ablation.
 """
