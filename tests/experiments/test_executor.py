@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import cells, executor, processes, selection
-from fedjax_skew.runs import store
+from fedjax_skew.runs import rundir
 from fedjax_skew.runs.train import Interrupted
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -62,7 +62,7 @@ def test_a_failed_cell_does_not_stop_the_others_and_nothing_runs_twice(make, mon
 
 def test_a_cell_that_another_process_holds_is_left_alone(make, monkeypatch):
     cell = make()
-    monkeypatch.setattr(store, "is_owned", lambda path: True)
+    monkeypatch.setattr(rundir, "is_owned", lambda path: True)
     assert executor.pending([cell]) == []
 
 
@@ -183,7 +183,7 @@ def test_an_interrupted_table_goes_on(tmp_path, mode):
     while first.poll() is None and not list(tmp_path.glob("cells/*/metrics.jsonl")):
         time.sleep(0.2)
     first.send_signal(signal.SIGTERM)
-    assert "the same command goes on from there" in first.communicate()[1]
+    assert "resumes from there" in first.communicate()[1]
     assert first.returncode == 130
     assert "| FedProx | -- (63.09) |" in (tmp_path / "table.md").read_text()
     done = subprocess.run(command, cwd=ROOT, env=one_device, capture_output=True, text=True)

@@ -60,7 +60,7 @@ def test_a_stopped_driver_leaves_runs_that_go_on(tmp_path):
     while process.poll() is None and not list(tmp_path.glob("cells/*/metrics.jsonl")):
         time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    assert "the same command goes on from there" in process.communicate()[1]
+    assert "resumes from there" in process.communicate()[1]
     assert process.returncode == 130
     assert list(tmp_path.glob("cells/*/checkpoints/*"))
     assert not list(tmp_path.glob("cells/*/failure.json"))
