@@ -119,7 +119,8 @@ def _is_library(module: str | None) -> bool:
     root = (module or "").partition(".")[0]
     if root in ("fedjax_skew", "builtins"):
         return True
-    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
+    spec = getattr(sys.modules.get(module or ""), "__spec__", None)
+    file = (spec.origin if spec else None) or ""
     return file.startswith(_LIBRARIES) or "site-packages" in file
 
 
