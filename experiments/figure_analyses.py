@@ -198,10 +198,13 @@ def retrained_blocks(
 def deviation_bounds(cell: Cell, *, tau: float) -> Arrays:
     """FedLC's deviation bound on every client's data, by the last global model.
 
+    The softmax is over the classes that the client has, as Theorem 3 assumes.
+
     Returns:
         ``plain [S]`` (Definition 3) and ``calibrated [S]`` (Theorem 3): medians over all pairs of a
         majority and a minority class of all clients.
     """
+    margins = {"plain": 0.0, "calibrated": tau}  # Without a margin, Theorem 3 is Definition 3.
 
     def compute() -> Arrays:
         made, state = restored(cell)
@@ -216,22 +219,21 @@ def deviation_bounds(cell: Cell, *, tau: float) -> Arrays:
 
             return jax.lax.map(one, x, batch_size=500)
 
-        found: dict[str, list[Any]] = {"plain": [], "calibrated": []}
+        found: dict[str, list[Any]] = {name: [] for name in margins}
         for s in range(len(made.seeds)):
             features, probabilities = map(
                 np.asarray, forward(*trees.index((state.params, state.stats), s))
             )
             order, offsets = np.asarray(data.order[s]), np.asarray(data.offsets[s])
-            pairs: dict[str, list[np.ndarray]] = {"plain": [], "calibrated": []}
+            pairs: dict[str, list[np.ndarray]] = {name: [] for name in margins}
             for k, counts in enumerate(np.asarray(data.class_counts[s])):
                 ids = order[offsets[k] : offsets[k + 1]]
-                calibrated = deviation.calibrated_probabilities(probabilities[ids], counts, tau)
-                plain = deviation.class_sums(features[ids], probabilities[ids], labels[ids])
-                other = deviation.class_sums(features[ids], calibrated, labels[ids])
-                for name, bound in (
-                    ("plain", deviation.deviation_bound(plain)),
-                    ("calibrated", deviation.calibrated_deviation_bound(other, tau=tau)),
-                ):
+                for name, margin in margins.items():
+                    calibrated = deviation.calibrated_probabilities(
+                        probabilities[ids], counts, margin
+                    )
+                    sums = deviation.class_sums(features[ids], calibrated, labels[ids])
+                    bound = deviation.calibrated_deviation_bound(sums, tau=margin)
                     pairs[name].append(np.asarray(bound.bound)[np.asarray(bound.pairs)])
             for name, bounds in pairs.items():
                 found[name].append(np.median(np.concatenate(bounds)))

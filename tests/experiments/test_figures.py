@@ -5,7 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from experiments import cells, dry_run, figure_analyses, figure_drawings, figures, papers
+from experiments import (
+    cells,
+    dry_run,
+    figure_analyses,
+    figure_drawings,
+    figure_numbers,
+    figures,
+    papers,
+)
 from experiments.executor import run_cell
 from tests.experiments.test_cells import finish
 
@@ -121,8 +129,16 @@ def test_a_local_update_is_computed_once_from_the_checkpoint(tmp_path, monkeypat
     counts = figure_analyses.class_counts(cell)
     np.testing.assert_array_equal(found["class_counts"][0], counts)
     assert found["after"].shape == (1, 5, 10, 10) and found["aggregated"].shape == (1, 10, 10)
+    bounds = figure_analyses.deviation_bounds(cell, tau=1.0)
+    assert bounds["plain"].shape == bounds["calibrated"].shape == (1,)
+    assert np.isfinite(bounds["plain"]).all() and (bounds["plain"] != bounds["calibrated"]).all()
+    same = figure_analyses.deviation_bounds(cell, tau=0.0)
+    np.testing.assert_allclose(same["plain"], same["calibrated"], rtol=1e-5)
     monkeypatch.setattr(figure_analyses, "restored", None)
     figure_analyses.local_update(cell)  # Comes from the run's directory.
+    numbers = {v.row: v.value for v in figure_numbers.figure_values("fedlc/figure2", plan, "")}
+    roles = figure_numbers.role_accuracies(found["after"], found["class_counts"])[0]
+    assert numbers["majority after"] == roles[0] and len(numbers) == 6
 
 
 def test_a_run_without_its_checkpoint_is_one_sentence(tmp_path):
