@@ -18,17 +18,16 @@ import optax
 from experiments.cells import Cell
 from fedjax_skew import trees
 from fedjax_skew.data.federated import FederatedData
-from fedjax_skew.engine.evaluate import batches, score_models
+from fedjax_skew.engine.evaluate import score_models
 from fedjax_skew.engine.local_eval import local_models
-from fedjax_skew.engine.mesh import replicate
 from fedjax_skew.engine.round import RoundSpec, State, run_round
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import Round, ServerResult, average
 from fedjax_skew.metrics import classification, deviation
 from fedjax_skew.runs import checkpoint, rundir
 from fedjax_skew.simulation import problem
-from fedjax_skew.simulation.problem import Problem
-from fedjax_skew.simulation.state import initial_state, phase_state
+from fedjax_skew.simulation.pure import Simulation, make_simulation
+from fedjax_skew.simulation.state import phase_state
 
 Arrays = dict[str, np.ndarray]
 
@@ -58,14 +57,12 @@ def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
     """
 
     def compute() -> Arrays:
-        made, state = _next_round(cell, method, local_epochs)
+        simulation, state = _next_round(cell, method, local_epochs)
+        made = simulation.problem
         spec = made.phases[-1].spec
-        dataset = made.dataset
-        count = spec.mesh.devices.size
-        test = batches(dataset.x_test, dataset.y_test, cell.config.eval_batch_size, count)
 
-        def scores(state, data, test):
-            new, local = _one_round(spec, state, data)
+        def scores(state, arrays):
+            new, local = _one_round(spec, state, arrays.data)
             models = jax.tree.map(
                 lambda old, new, local: jnp.concatenate([old[:, None], new[:, None], local], 1),
                 (state.params, state.stats),
@@ -73,10 +70,10 @@ def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
                 local,
             )
             flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
-            found = score_models(spec, flat, test).confusion
+            found = score_models(spec, flat, arrays.tests[0]).confusion
             return found.reshape(len(made.seeds), -1, *found.shape[1:])
 
-        found = jax.jit(scores)(state, made.data, test)
+        found = jax.jit(scores)(state, simulation.arrays)
         return dict(
             class_counts=made.data.class_counts,
             before=found[:, 0],
@@ -109,13 +106,15 @@ def features(
     """
 
     def compute() -> Arrays:
-        made, state = _next_round(cell, method, local_epochs)
+        simulation, state = _next_round(cell, method, local_epochs)
+        made = simulation.problem
         phase = made.phases[-1]
         model: Any = (state.params, state.stats)
         if client >= 0:
             who = jnp.array([client], jnp.int32)
             rows = state._replace(clients=jax.tree.map(lambda a: a[:, who], state.clients))
-            trained = jax.jit(functools.partial(local_models, phase.spec))(rows, made.data, who)
+            data = simulation.arrays.data
+            trained = jax.jit(functools.partial(local_models, phase.spec))(rows, data, who)
             model = jax.tree.map(lambda a: a[:, 0], trained)
         labels = made.dataset.y_test
         ids = _balanced(labels, made.info.num_classes, per_class)
@@ -141,7 +140,8 @@ def retrained_blocks(
     """
 
     def compute() -> Arrays:
-        made, state = restored(cell)
+        simulation, state = restored(cell)
+        made = simulation.problem
         model, classes = made.phases[-1].model, made.info.num_classes
         x, labels = jnp.asarray(made.data.x), jnp.asarray(made.data.labels)
         test = jnp.asarray(made.dataset.x_test), jnp.asarray(made.dataset.y_test)
@@ -207,7 +207,8 @@ def deviation_bounds(cell: Cell, *, tau: float) -> Arrays:
     margins = {"plain": 0.0, "calibrated": tau}  # Without a margin, Theorem 3 is Definition 3.
 
     def compute() -> Arrays:
-        made, state = restored(cell)
+        simulation, state = restored(cell)
+        made = simulation.problem
         model, data = made.phases[-1].model, made.data
         x, labels = jnp.asarray(data.x), np.asarray(data.labels)
 
@@ -242,36 +243,35 @@ def deviation_bounds(cell: Cell, *, tau: float) -> Arrays:
     return _kept(cell, f"deviation_{tau:g}", compute)
 
 
-def restored(cell: Cell) -> tuple[Problem, State]:
-    """The problem of a finished run, and the state after its last round, on one device."""
+def restored(cell: Cell) -> tuple[Simulation, State]:
+    """Returns the simulation of a finished run and the state after its last round."""
     config = cell.config.copy_and_resolve_references()
     config.num_devices = 1
     config.dataset.placement = config.state_placement = "device"
-    made = problem.build(config)
-    mesh = made.phases[0].spec.mesh
-    like = replicate(initial_state(made), mesh)
-    found = checkpoint.restore(cell.directory / rundir.CHECKPOINTS, lambda round_: like)
+    simulation = make_simulation(config)
+    folder = cell.directory / rundir.CHECKPOINTS
+    found = checkpoint.restore(folder, lambda round_: simulation.init())
     if found is None or found.round != cell.config.rounds:
         raise ValueError(
             f"{cell.directory} has no checkpoint of round {cell.config.rounds}, which this figure "
             "needs; delete the directory and run the same command again."
         )
-    return made, found.state
+    return simulation, found.state
 
 
-def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Problem, State]:
-    """A run's problem with all clients and maybe another local training, and its state."""
-    made, state = restored(cell)
-    config = made.config.copy_and_resolve_references()
+def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Simulation, State]:
+    """Returns a run with all clients, and perhaps another local training, and its state."""
+    simulation, state = restored(cell)
+    config = simulation.problem.config.copy_and_resolve_references()
     config.participation = 1.0
     config.method = method or config.method
     if local_epochs:
         config.local_epochs, config.local_steps = local_epochs, 0
-    other = problem.build(config, dataset=made.dataset)
-    mesh = other.phases[0].spec.mesh
+    other = make_simulation(config, dataset=simulation.problem.dataset)
     if method and method != cell.config.method:
-        fresh = phase_state(other, other.phases[-1], state.params, state.stats)
-        state = replicate(fresh._replace(round=state.round), mesh)
+        phase = other.problem.phases[-1]
+        fresh = phase_state(other.problem, phase, state.params, state.stats)
+        state = fresh._replace(round=state.round)
     return other, state
 
 
