@@ -2,12 +2,31 @@
 
 import shutil
 
+import flax.linen as nn
 import numpy as np
 import pytest
 
+from fedjax_skew.losses import cross_entropy
+from fedjax_skew.methods.base import Method
 from fedjax_skew.runs.load import load_model
 from fedjax_skew.runs.train import train_and_evaluate
-from tests.runs.test_identity import Net, tempered
+
+
+class Net(nn.Module):
+    width: int = 4
+
+    @nn.compact
+    def __call__(self, x, *, train, where=None):
+        x = nn.relu(nn.Dense(self.width, name="hidden")(x))
+        return nn.Dense(3, name="head")(x), x
+
+
+def tempered(strength=0.5):
+    def loss(context):
+        logits = strength * context.outputs.logits
+        return context.mean(cross_entropy(logits, context.batch.labels))
+
+    return Method("tempered", loss=loss)
 
 
 def accuracy(model, dataset, seed=0):
