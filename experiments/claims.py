@@ -13,6 +13,7 @@ results file and writes the two files beside it.
 """
 
 import pathlib
+import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -49,42 +50,66 @@ def main(argv: Sequence[str]) -> None:
     flag = flags.FLAGS
     if not flag.workdir:
         raise ValueError("workdir is not set; name the results store with --workdir=DIR.")
-    chosen = choose(CLAIMS, flag.only)
-    results = pathlib.Path(flag.results)
+    chosen, results = choose(CLAIMS, flag.only), pathlib.Path(flag.results)
     known = values_.read(results)
-    wanted = missing(
-        needed(
-            chosen,
-            flag.workdir,
-            scale=flag.scale,
-            seeds=flag.seeds,
-            rounds=flag.rounds,
-            changes=flag.set,
-            data_dir=flag.data_dir,
-        ),
-        known,
-    )
+    wanted: list[Cell] = []
+    if flag.run or flag.dry_run:
+        options = {"scale": flag.scale, "seeds": flag.seeds, "rounds": flag.rounds}
+        options |= {"changes": flag.set, "data_dir": flag.data_dir}
+        wanted = missing(needed(chosen, flag.workdir, **options), known)
+    once = list({cell.directory: cell for cell in wanted}.values())
     if flag.dry_run:
-        print(dry_run.describe("Claims", list({c.directory: c for c in wanted}.values())))
+        print("\n".join(lacking(chosen, wanted)))
+        print(dry_run.describe("Claims", once))
         return
-    stopped = False
-    if flag.run:
-        stopped = not run(wanted, flag.workdir)
+    done = run(wanted, flag.workdir)
     found = values_.merge(known, values_.harvest(flag.workdir))
-    folder = pathlib.Path(flag.workdir)
     if flag.save:
+        found = [value for value in found if not value.scale.startswith("smoke")]
         values_.write(results, found)
-        folder = results.parent
+        files = write(results.parent, CLAIMS, found)
         if results.resolve() == pages.RESULTS:
-            pages.write_all()
-    table = claims_table.build(chosen, found, CLAIMS)
+            files += pages.write_all()
+    else:
+        files = write(pathlib.Path(flag.workdir), chosen, found)
+    print(claims_table.summary(claims_table.build(chosen, found, CLAIMS)))
+    summary, failed = launch.outcome(once)
+    if not done:
+        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
+    print(f"{f'{summary}; written' if once else 'Written'}: {', '.join(map(str, files))}.")
+    if failed:
+        sys.exit(1)
+
+
+def write(
+    folder: pathlib.Path, claims: Sequence[Claim], found: Sequence[values_.Value]
+) -> list[pathlib.Path]:
+    """Writes ``claims.md`` and ``claims.csv``."""
+    table = claims_table.build(claims, found, CLAIMS)
     folder.mkdir(parents=True, exist_ok=True)
-    for suffix, text in (("md", claims_table.markdown(table)), ("csv", claims_table.csv(table))):
-        rundir.write_text(folder / f"claims.{suffix}", text)
-    print(claims_table.summary(table))
-    if stopped:
-        raise Interrupted("Stopped; the same command resumes from there.")
-    print(f"Written: {folder / 'claims.md'}, {folder / 'claims.csv'}.")
+    texts = {"claims.md": claims_table.markdown(table), "claims.csv": claims_table.csv(table)}
+    for name, text in texts.items():
+        rundir.write_text(folder / name, text)
+    return [folder / name for name in texts]
+
+
+def lacking(claims: Sequence[Claim], wanted: Sequence[Cell]) -> list[str]:
+    """How many cells each claim lacks, one line each."""
+    lines = []
+    for claim in claims:
+        names = {term.name for term in claim.terms}
+        places = {term[1:] for term in claim.terms}
+        mine = {
+            cell.directory
+            for cell in wanted
+            if cell.name in names
+            and (
+                figure_numbers.has_numbers(cell.name)
+                or any((cell.name, *values_.place(row)) in places for row in cell.run.rows)
+            )
+        }
+        lines.append(f"{len(mine):5d} cells  {claim.id}: {claim.sentence}")
+    return lines
 
 
 def choose(claims: Sequence[Claim], only: Sequence[str]) -> list[Claim]:

@@ -131,3 +131,11 @@ def test_a_diverged_run_counts_with_its_last_evaluation(tmp_path):
     (value,) = values.harvest(tmp_path)
     assert (value.value, value.best, value.rounds) == (20.0, 40.0, 6)
     assert value.note == "diverged after round 6"
+
+
+def test_a_dry_run_counts_what_every_claim_lacks(tmp_path):
+    chosen = claims.choose(claims.CLAIMS, ["fedvls-fedlc-below-fedavg", "fedvls-dirichlet0.05"])
+    wanted = claims.needed(chosen, str(tmp_path), scale="cpu", seeds=1)
+    first, second = claims.lacking(chosen, wanted)
+    assert first.split()[:3] == ["7", "cells", "fedvls-dirichlet0.05:"]
+    assert second.split()[:3] == ["2", "cells", "fedvls-fedlc-below-fedavg:"]
