@@ -310,7 +310,7 @@ def local_step(
 
     if method.step:
         return method.step(
-            Step(client, params, opt_state, batches, scratch, key, t, stats, grad, descend)
+            Step(client, params, opt_state, batches, scratch, key, t, stats, grad, freeze, descend)
         )
     gradient, aux = grad(params, batches[0])
     params, opt_state = descend(params, gradient, opt_state)

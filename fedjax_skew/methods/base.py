@@ -195,6 +195,7 @@ class Step:
         stats: local running statistics.
         grad: ``grad(params, batch, stats=stats) -> (gradient, Aux)`` of the whole objective; 0 for
             frozen parameters.
+        freeze: sets the entries of frozen parameters to 0, for gradients of another function.
         descend: ``descend(params, gradient, opt_state) -> (params, opt_state)``: corrections,
             clipping, weight decay, momentum and learning rate; frozen parameters stay.
     """
@@ -208,6 +209,7 @@ class Step:
     step: jax.Array
     stats: PyTree
     grad: Callable[..., tuple[PyTree, Aux]]
+    freeze: Callable[[PyTree], PyTree]
     descend: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
 
 
@@ -430,6 +432,11 @@ def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:
 def uniform(client: Client, result: LocalResult) -> jax.Array:
     """Aggregation weight 1 for every client."""
     return jnp.float32(1.0)
+
+
+def batch_count(client: Client, result: LocalResult) -> jax.Array:
+    """Aggregation weight by the number of batches in an epoch."""
+    return jnp.ceil(client.num_samples / client.info.batch_size)
 
 
 def average(rnd: Round) -> ServerResult:

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from fedjax_skew import losses
 from fedjax_skew.checks import Fraction, NonNegative, validated
 from fedjax_skew.methods.base import Method
+from fedjax_skew.methods.class_sums import add_batch, class_means, zero_sums
 
 
 @validated("hparams.fedlf")
@@ -59,18 +60,16 @@ def fedlf(
         """Sums of the received model's features by class, over the client's data."""
 
         def add(sums, batch):
-            outputs = client.teacher(batch, train=True)
-            return _add(sums, outputs.features, batch, client.info.num_classes)
+            return add_batch(sums, client.teacher(batch, train=True).features, batch)
 
         # Shuffled, because batches of one class would distort batch normalisation.
         key = jax.random.fold_in(client.key, 0)
-        return client.fold(add, _no_features(client), key, augment=True)
+        return client.fold(add, zero_sums(client), key, augment=True)
 
     def update_scratch(context):
         """Sums of the local model's features by class, from the first batch of the epoch on."""
         old = jax.tree.map(lambda a: jnp.where(context.epoch_start, 0.0, a), context.scratch)
-        features = jax.lax.stop_gradient(context.outputs.features)
-        return _add(old, features, context.batch, context.client.info.num_classes)
+        return add_batch(old, context.outputs.features, context.batch)
 
     def regularizer(context):
         features, batch, total = context.outputs.features, context.batch, 0.0
@@ -79,7 +78,7 @@ def fedlf(
             pulled = losses.class_center(
                 features,
                 batch.labels,
-                sums["sum"] / jnp.maximum(sums["count"], 1)[:, None],
+                class_means(sums),
                 sums["count"],
                 max_margin=tau,
                 form=form,
@@ -95,18 +94,7 @@ def fedlf(
         "fedlf",
         loss=loss,
         regularizer=regularizer if lam or gamma else None,
-        scratch=(centers if form == "code" else _no_features) if lam else None,
+        scratch=(centers if form == "code" else zero_sums) if lam else None,
         update_scratch=update_scratch if lam and form == "paper" else None,
         head_bias=False,
     )
-
-
-def _no_features(client):
-    width, num_classes = client.params["head"]["kernel"].shape
-    return {"sum": jnp.zeros((num_classes, width)), "count": jnp.zeros(num_classes)}
-
-
-def _add(sums, features, batch, num_classes):
-    member = jax.nn.one_hot(batch.labels, num_classes) * batch.where[:, None]
-    new = jnp.matmul(member.T, features, precision=jax.lax.Precision.HIGHEST)
-    return {"sum": sums["sum"] + new, "count": sums["count"] + member.sum(0)}

@@ -6,11 +6,9 @@ term, a margin between global class prototypes, has no published form to follow.
 weights clients by their number of batches, as the published code does.
 """
 
-import jax.numpy as jnp
-
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
-from fedjax_skew.methods.base import Method
+from fedjax_skew.methods.base import Method, batch_count
 
 
 @validated("hparams.fedmr")
@@ -30,9 +28,8 @@ def fedmr(*, mu: NonNegative = 0.01, batch_weights: bool = True) -> Method:
             where=context.batch.where,
         )
 
-    def weight(client, result):
-        return jnp.ceil(client.num_samples / client.info.batch_size)
-
     return Method(
-        "fedmr", regularizer=regularizer if mu else None, weight=weight if batch_weights else None
+        "fedmr",
+        regularizer=regularizer if mu else None,
+        weight=batch_count if batch_weights else None,
     )

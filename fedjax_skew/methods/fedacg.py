@@ -1,0 +1,48 @@
+"""FedACG. Kim, Kim and Han, Communication-Efficient Federated Learning with Accelerated Client
+Gradient, CVPR 2024.
+
+The server sends a look-ahead ``x + lam m`` and keeps ``x``: clients start there and are tied to it
+by ``beta |w - x - lam m|^2``, without a factor of one half, as in the authors' code. The momentum
+becomes ``m <- lam m + mean (y - x - lam m)`` and the model the plain mean of the local ones, which
+is ``x + m``. What is evaluated is ``x``, not the look-ahead.
+"""
+
+import jax
+import optax
+
+from fedjax_skew.checks import BelowOne, NonNegative, validated
+from fedjax_skew.methods.base import Method, MethodState, ServerResult, uniform
+
+
+@validated("hparams.fedacg")
+def fedacg(*, lam: BelowOne = 0.85, beta: NonNegative = 1e-3) -> Method:
+    """Clients start from the point that the server's momentum looks ahead to.
+
+    Args:
+        lam: momentum of the server.
+        beta: weight of the squared distance to the look-ahead.
+    """
+
+    def init(context):
+        return MethodState(
+            {"params": context.params, "momentum": optax.tree.zeros_like(context.params)}
+        )
+
+    def regularizer(context):
+        drift = optax.tree.sub(context.params, context.client.params)
+        return beta * optax.tree.vdot(drift, drift)
+
+    def server(rnd):
+        momentum = jax.tree.map(lambda m, d: lam * m + d, rnd.state["momentum"], rnd.mean_delta)
+        params = optax.tree.add(rnd.params, rnd.mean_delta)
+        state = {"params": params, "momentum": momentum}
+        return ServerResult(optax.tree.add_scale(params, lam, momentum), rnd.mean_stats, state)
+
+    return Method(
+        "fedacg",
+        init=init,
+        regularizer=regularizer if beta else None,
+        weight=uniform,
+        server=server,
+        eval_model=lambda evaluation: (evaluation.state["params"], evaluation.stats),
+    )

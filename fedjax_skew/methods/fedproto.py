@@ -1,0 +1,125 @@
+"""FedProto. Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI
+2022.
+
+Clients exchange prototypes, the mean features of their classes, and never models: each one trains
+its own network on the cross-entropy plus ``lam`` times the squared distance of features to the
+global prototype of their class. A client's class means are those of the features seen in its last
+local epoch, while the network changes. A class that no participant sent keeps its prototype; in the
+authors' code it would disappear. In the first round there are no prototypes and no distance.
+
+``form="code"``: the distance is a mean over the features, and a prototype the plain mean over the
+clients that hold the class. ``form="paper"``: the distance is a sum, so that ``lam`` acts as many
+times as strongly as there are features, and clients are weighted by their samples of the class.
+
+There is no global model: the one that is evaluated is the initial one, and only the clients' own
+accuracies count. With ``average=True`` models are averaged as in FedAvg, which is another method,
+but one that tables with a single test set print under this name.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew import losses
+from fedjax_skew.checks import NonNegative, validated
+from fedjax_skew.methods.base import Client, Method, MethodState, Round, ServerResult, Upload
+from fedjax_skew.methods.class_sums import add_batch, class_means, zero_sums
+from fedjax_skew.methods.server_training import with_head
+
+_NEVER = -1e9  # logit of a class that must not be predicted
+
+
+@validated("hparams.fedproto")
+def fedproto(
+    *,
+    lam: NonNegative = 1.0,
+    form: Literal["paper", "code"] = "code",
+    average: bool = False,
+    predict: Literal["head", "prototype"] = "head",
+) -> Method:
+    """Clients share class prototypes instead of models.
+
+    Args:
+        lam: weight of the distance; the authors use 1 on MNIST and FEMNIST, 0.1 on CIFAR-10.
+        form: scale of the distance and weights of the prototypes, see the module.
+        average: also average the models, so that there is a global one.
+        predict: a client's own model predicts with its head, or by the nearest global prototype
+            among the classes the client holds.
+    """
+
+    def init(context):
+        width, classes = context.params["head"]["kernel"].shape
+        server = {"prototypes": jnp.zeros((classes, width)), "known": jnp.zeros(classes, bool)}
+        return MethodState(
+            server, None if average else {"params": context.params, "stats": context.stats}
+        )
+
+    def regularizer(context):
+        server = context.client.server
+        distance = losses.prototype_distance(
+            context.outputs.features,
+            context.batch.labels,
+            server["prototypes"],
+            server["known"],
+            form=form,
+        )
+        return lam * context.mean(distance)
+
+    def update_scratch(context):
+        old = jax.tree.map(lambda a: jnp.where(context.epoch_start, 0.0, a), context.scratch)
+        return add_batch(old, context.outputs.features, context.batch)
+
+    def make_upload(client, result):
+        means, held = class_means(result.scratch), result.scratch["count"] > 0
+        weight = jnp.where(held, client.class_counts if form == "paper" else 1.0, 0.0)
+        kept = None if average else {"params": result.params, "stats": result.stats}
+        return Upload(kept, None, {"sum": means * weight[:, None], "weight": weight})
+
+    def update_server_state(rnd: Round):
+        weight = rnd.summed["weight"]
+        new = rnd.summed["sum"] / jnp.maximum(weight, 1e-12)[:, None]
+        old, sent = rnd.state, weight > 0
+        return {
+            "prototypes": jnp.where(sent[:, None], new, old["prototypes"]),
+            "known": old["known"] | sent,
+        }
+
+    def own_model(client: Client):
+        if average:
+            return client.params, client.stats
+        return client.state["params"], client.state["stats"]
+
+    def personal(client: Client):
+        params, stats = own_model(client)
+        if predict == "head":
+            return params, stats
+        prototypes, known = client.server["prototypes"], client.server["known"]
+        return with_head(params, nearest(prototypes, known & (client.class_counts > 0))), stats
+
+    return Method(
+        "fedproto",
+        init=init,
+        regularizer=regularizer if lam else None,
+        scratch=zero_sums,
+        update_scratch=update_scratch,
+        start=None if average else own_model,
+        make_upload=make_upload,
+        update_server_state=update_server_state,
+        server=None if average else _keep_model,
+        personal=None if average and predict == "head" else personal,
+        needs_linear_head=predict == "prototype",
+    )
+
+
+def nearest(prototypes: jax.Array, allowed: jax.Array) -> dict[str, jax.Array]:
+    """The linear head whose largest logit is that of the nearest allowed prototype ``[C, D]``.
+
+    ``-|h - p|^2`` and ``2 h p - |p|^2`` differ by ``|h|^2``, the same for all classes.
+    """
+    bias = jnp.where(allowed, -jnp.sum(jnp.square(prototypes), -1), _NEVER)
+    return {"kernel": 2 * prototypes.T, "bias": bias}
+
+
+def _keep_model(rnd: Round) -> ServerResult:
+    return ServerResult(rnd.params, rnd.stats, rnd.state)

@@ -1,0 +1,79 @@
+"""FedSOL. Lee et al., FedSOL: Stabilized Orthogonal Learning with Proximal Restrictions in
+Federated Learning, CVPR 2024.
+
+A step takes the gradient of the objective at ``w + e`` and applies it at ``w``. ``e`` points along
+the gradient ``r`` of the divergence from the global model's prediction, at temperature 3: ``rho A r
+/ |r|`` in one norm over all parameters. ``A`` is 1 (``variant="fixed"``), or in every tensor ``|w -
+x|`` divided by its length along the output units (``"adaptive"``, the default). Only the pass at
+``w`` updates running statistics.
+
+At ``w = x`` the gradient of the divergence is 0 up to rounding, about 1e-8 in float32, and the
+authors' code (``form="code"``) scales that noise to the full length ``rho`` in the first step of
+every round. Here ``e`` is 0 where ``|r|`` is below 1e-6; otherwise the forms agree. The adaptive
+variant has ``A = 0`` in that step in both forms.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_skew.checks import NonNegative, Positive, validated
+from fedjax_skew.losses import distillation
+from fedjax_skew.methods.base import Method, PyTree, StepResult, masked_mean
+
+SMALLEST = 1e-6
+
+
+@validated("hparams.fedsol")
+def fedsol(
+    *,
+    rho: NonNegative = 1.0,
+    temperature: Positive = 3.0,
+    variant: Literal["adaptive", "fixed"] = "adaptive",
+    form: Literal["paper", "code"] = "paper",
+) -> Method:
+    """Gradients are taken at a point moved along the gradient of a proximal divergence.
+
+    Args:
+        rho: length of the perturbation; 0 is FedAvg.
+        temperature: of both softmaxes in the divergence.
+        variant: ``"fixed"`` length, or ``"adaptive"`` to how far each parameter has moved.
+        form: whether the noise of the first step counts, see the module.
+    """
+
+    def step(s):
+        batch, client = s.batches[0], s.client
+        teacher = client.teacher(batch).logits
+
+        def divergence(params):
+            outputs, stats = client.model.apply(
+                params, s.stats, batch.x, train=True, where=batch.where
+            )
+            value = distillation(outputs.logits, teacher, temperature=temperature)
+            return masked_mean(value, batch.where), stats
+
+        proximal, stats = jax.grad(divergence, has_aux=True)(s.params)
+        move = perturb(s.freeze(proximal), rho, 0.0 if form == "code" else SMALLEST)
+        if variant == "adaptive":
+            move = jax.tree.map(lambda e, w, x: e * _share(w - x), move, s.params, client.params)
+        gradient, aux = s.grad(optax.tree.add(s.params, move), batch)
+        params, opt_state = s.descend(s.params, gradient, s.opt_state)
+        return StepResult(params, opt_state, s.scratch, aux._replace(stats=stats))
+
+    return Method("fedsol", step=step)
+
+
+def perturb(proximal: PyTree, rho: float, smallest: float) -> PyTree:
+    """``rho r / |r|``, and 0 if ``|r|`` is below ``smallest``."""
+    length = optax.tree.norm(proximal)
+    scale = jnp.where(length >= smallest, rho / (length + 1e-12), 0.0)
+    return optax.tree.scale(scale, proximal)
+
+
+def _share(moved: jax.Array) -> jax.Array:
+    """Magnitudes divided by their length along the last axis, that of the output units."""
+    moved = jnp.abs(moved)
+    length = jnp.linalg.norm(moved, axis=-1, keepdims=True) if moved.ndim else moved
+    return moved / jnp.maximum(length, 1e-12)
