@@ -27,7 +27,7 @@ from experiments.bench.settings import scaling, tune
 from experiments.bench.turns import Contender, Speed, take_turns, warn
 from experiments.bench.variants import relative
 from experiments.bench.workloads import WORKLOADS, flops_per_sample, make_problem
-from experiments.flops import matmul_peak
+from experiments.peak import matmul_peak
 from fedjax_skew import methods
 from fedjax_skew.data import augment
 from fedjax_skew.errors import unknown

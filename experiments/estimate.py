@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from experiments import flops
 from fedjax_skew import models
 from fedjax_skew.config import default_config, used_hparams
 from fedjax_skew.data import datasets
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine import flops
 from fedjax_skew.engine.round import run_round
 from fedjax_skew.methods import build as build_method
 from fedjax_skew.simulation import problem

@@ -12,8 +12,9 @@ from experiments import estimate
 from fedjax_skew.config import default_config
 from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.simulation import problem
-from fedjax_skew.simulation.programs import device_arrays, lower_rounds
+from fedjax_skew.simulation.arrays import device_arrays
 from fedjax_skew.simulation.state import initial_state
+from fedjax_skew.simulation.tracing import trace_rounds
 
 _STEPS = 2  # of every client in a timed round
 _MOST_FLOPS = 2e10  # of one timed step; a smaller batch stands for a larger one
@@ -69,7 +70,7 @@ def _measure(
     made = problem.build(config, dataset=data)
     arrays, state = device_arrays(made), initial_state(made)
     began = time.perf_counter()
-    compiled = lower_rounds(made, made.phases[0], state, arrays).compile()
+    compiled = trace_rounds(made, made.phases[0], state, arrays).lower().compile()
     compile_seconds = time.perf_counter() - began
     times: list[float] = []
     while len(times) < 2 or (len(times) <= _MOST_ROUNDS and sum(times[1:]) < _LEAST_SECONDS):

@@ -20,7 +20,7 @@ ALLOWED = {
     "data": {"errors", "checks"},
     "models": {"errors"},
     "methods": {"errors", "checks", "trees", "losses", "models", "metrics"},
-    "engine": {"trees", "losses", "metrics", "data", "models", "methods"},
+    "engine": {"errors", "trees", "losses", "metrics", "data", "models", "methods"},
     "simulation": {"errors", "trees", "config", "metrics", "data", "models", "methods", "engine"},
     "runs": {"errors", "config", "data", "methods", "engine", "simulation"},
     "report": {"errors", "config", "metrics", "data", "methods", "models", "runs"},

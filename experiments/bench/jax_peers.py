@@ -11,10 +11,11 @@ import numpy as np
 
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.models.functional import Model
+from fedjax_skew.simulation.arrays import device_arrays
 from fedjax_skew.simulation.phases import make_model
 from fedjax_skew.simulation.problem import Problem
-from fedjax_skew.simulation.programs import device_arrays, lower_rounds
 from fedjax_skew.simulation.state import initial_state
+from fedjax_skew.simulation.tracing import trace_rounds
 
 
 class Ours:
@@ -31,7 +32,8 @@ class Ours:
         arrays, self.state = device_arrays(problem), initial_state(problem)
         self.data = arrays.data
         began = time.time()
-        self.compiled: Any = lower_rounds(problem, problem.phases[0], self.state, arrays).compile()
+        traced = trace_rounds(problem, problem.phases[0], self.state, arrays)
+        self.compiled: Any = traced.lower().compile()
         self.compile_seconds = time.time() - began
         found: Any = self.compiled.memory_analysis()
         state = sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
@@ -51,7 +53,8 @@ def plain_model(problem: Problem) -> Model:
     """The problem's model with XLA's own convolutions, which are fast outside of a loop."""
     config = problem.config.copy_and_resolve_references()
     config.conv_impl = "xla"
-    return make_model(config, problem.dataset, problem.phases[0].method)
+    phase = problem.phases[0]
+    return make_model(config, problem.dataset, phase.method, phase.spec.target)
 
 
 class JittedLoop:

@@ -21,7 +21,7 @@ from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.engine.client_state import gather_host_clients, scatter_host_clients
 from fedjax_skew.engine.cohort import sample_cohort
 from fedjax_skew.engine.keys import Stream, stream_keys
-from fedjax_skew.engine.mesh import compiler_options, fetch, replicate
+from fedjax_skew.engine.mesh import fetch, replicate
 from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.engine.round import (
     RoundSpec,
@@ -128,7 +128,7 @@ class HostRounds:
             functools.partial(_step, spec, self._on_host),
             donate_argnums=0,
             out_shardings=(shardings, everywhere),
-            compiler_options=compiler_options(),
+            compiler_options=spec.target.compiler_options(),
         )
         cohort, samples = self._feed.shapes()
         if self._on_host:

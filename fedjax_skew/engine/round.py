@@ -32,6 +32,7 @@ from fedjax_skew.engine.local import (
     train_client,
 )
 from fedjax_skew.engine.reduction import RoundReport, Sums, round_report, sum_chunk
+from fedjax_skew.engine.target import Target
 from fedjax_skew.methods.base import PyTree, Round, average
 
 
@@ -69,6 +70,7 @@ class RoundSpec:
     Attributes:
         local: how clients train.
         mesh: devices, with one axis ``clients``.
+        target: the kind of device that programs are made for.
         clients_per_chunk: clients trained together on a device.
         lr_schedule: ``round -> client learning rate``.
         stop_nonfinite: leave the loop over rounds when a result is not finite.
@@ -76,6 +78,7 @@ class RoundSpec:
 
     local: LocalSpec
     mesh: Mesh
+    target: Target
     clients_per_chunk: int
     lr_schedule: Callable[[Any], Any]
     stop_nonfinite: bool = True

@@ -215,7 +215,7 @@ def build(
     projection: int = 0,
     head_bias: bool = True,
     norm: str = "batch",
-    conv_impl: str = "auto",
+    conv_impl: str = "patches",
     dtype: Any = jnp.float32,
     remat: bool = False,
 ) -> nn.Module:
@@ -228,7 +228,8 @@ def build(
         head_bias: whether the head has a bias.
         norm: ``"batch"``, ``"group"`` or ``"none"``. Networks published without normalisation
             (most of the plain CNNs) ignore it.
-        conv_impl: ``"patches"``, ``"xla"``, or ``"auto"`` to choose by backend.
+        conv_impl: arithmetic of convolutions: ``"patches"``, slices and matrix products made for
+            CPUs, or ``"xla"``, XLA's own operation.
         dtype: type of the arithmetic, e.g. ``jnp.bfloat16``. Parameters, features and logits are
             float32 in any case.
         remat: recompute activations inside blocks in the backward pass to save memory.

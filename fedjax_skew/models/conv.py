@@ -2,7 +2,8 @@
 
 On the CPU backend a convolution inside ``lax.while_loop`` or ``lax.scan`` runs many times slower
 than outside, and ``vmap`` over stacked kernels turns it into a grouped convolution, which is
-slower still. A matrix product has neither fault: ``vmap`` makes it a batched matrix product.
+slower still. A matrix product has neither fault: ``vmap`` makes it a batched matrix product. All
+of this module is made for CPUs and their caches; an accelerator convolves by XLA's own operation.
 """
 
 import functools
@@ -24,7 +25,7 @@ Padding = str | int | Sequence[tuple[int, int]]
 Pads = tuple[tuple[int, int], tuple[int, int]]
 Shape = tuple[int, ...]
 
-CONV_IMPLS = ("auto", "patches", "xla")
+CONV_IMPLS = ("patches", "xla")
 
 # Bytes between images and results that still stay in a core's cache.
 _CACHE = 2**21
@@ -34,7 +35,7 @@ def choose(impl: str, kernel: Shape, pooled: bool = False) -> Literal["xla", "pa
     """Chooses the arithmetic of a convolution.
 
     Args:
-        impl: ``"patches"``, ``"xla"``, or ``"auto"`` for patches on a CPU and xla elsewhere.
+        impl: ``"patches"`` or ``"xla"``.
         kernel: shape of the kernel.
         pooled: whether stride 1, one group, a bias, pooling over 2x2 windows and ReLU are given.
 
@@ -44,7 +45,7 @@ def choose(impl: str, kernel: Shape, pooled: bool = False) -> Literal["xla", "pa
     """
     if impl not in CONV_IMPLS:
         raise unknown("conv_impl", impl, CONV_IMPLS)
-    if impl == "xla" or (impl == "auto" and jax.default_backend() != "cpu"):
+    if impl == "xla":
         return "xla"
     return "pooled" if pooled and conv_pool.pays(kernel) else "patches"
 
@@ -155,7 +156,7 @@ def _dense_conv(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -
 
 
 def _in_groups(conv: Callable[[Array], Array], x: Array, bytes_per_image: float) -> Array:
-    """Convolves a few images at a time on the CPU backend.
+    """Convolves a few images at a time.
 
     What lies between an image and its result is several times larger than both. For a few images it
     stays in the cache, and making it again for the gradient is faster than fetching it from memory.
@@ -163,7 +164,7 @@ def _in_groups(conv: Callable[[Array], Array], x: Array, bytes_per_image: float)
     batch = x.shape[0]
     most = max(int(_CACHE // bytes_per_image), 1)
     size = next(n for n in range(min(most, batch), 0, -1) if batch % n == 0)
-    if size == batch or jax.default_backend() != "cpu":
+    if size == batch:
         return conv(x)
     conv = jax.checkpoint(conv, prevent_cse=False)
     out = lax.map(conv, x.reshape(-1, size, *x.shape[1:]))

@@ -36,7 +36,7 @@ class Conv(nn.Module):
         feature_group_count: number of groups; the number of input channels is depthwise.
         use_bias: whether a bias is added.
         pool_relu: whether the maximum over 2x2 windows and ReLU follow.
-        impl: ``"patches"``, ``"xla"`` or ``"auto"``, see :func:`conv.choose`.
+        impl: ``"patches"``, made for CPUs, or ``"xla"``; see :func:`conv.choose`.
         dtype: type of the arithmetic; parameters are float32.
         kernel_init: initialiser of the kernel. Biases start at zero.
     """
@@ -48,7 +48,7 @@ class Conv(nn.Module):
     feature_group_count: int = 1
     use_bias: bool = True
     pool_relu: bool = False
-    impl: str = "auto"
+    impl: str = "patches"
     dtype: Any = jnp.float32
     kernel_init: Callable[..., Array] = torch_uniform
 

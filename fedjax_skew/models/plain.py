@@ -83,7 +83,7 @@ class Plain(nn.Module):
     kernel_size: int = 3
     padding: Padding = "VALID"
     norm: str = "none"
-    conv_impl: str = "auto"
+    conv_impl: str = "patches"
     dtype: Any = jnp.float32
     remat: bool = False
     conv_init: Any = torch_uniform

@@ -31,7 +31,7 @@ class ConvNorm(nn.Module):
     strides: int = 1
     feature_group_count: int = 1
     norm: str = "batch"
-    conv_impl: str = "auto"
+    conv_impl: str = "patches"
     dtype: Any = jnp.float32
     kernel_init: Any = he_fan_out
 
@@ -107,7 +107,7 @@ class ResNet(nn.Module):
     blocks: int
     pad_shortcut: bool = False
     norm: str = "batch"
-    conv_impl: str = "auto"
+    conv_impl: str = "patches"
     dtype: Any = jnp.float32
     remat: bool = False
 
@@ -179,7 +179,7 @@ class MobileNetV2(nn.Module):
     """
 
     norm: str = "batch"
-    conv_impl: str = "auto"
+    conv_impl: str = "patches"
     dtype: Any = jnp.float32
     remat: bool = False
     stages: tuple[tuple[int, int, int, int], ...] = (

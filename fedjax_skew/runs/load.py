@@ -11,6 +11,8 @@ import fedjax_skew
 from fedjax_skew import methods
 from fedjax_skew.config import default_config, flatten, used_hparams
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine.mesh import client_mesh
+from fedjax_skew.engine.target import Target, platform_of
 from fedjax_skew.methods import Method
 from fedjax_skew.runs import checkpoint, rundir
 from fedjax_skew.runs.source_hash import source_hash
@@ -52,7 +54,8 @@ def load_model(
     config = _read_config(workdir, given={"method": method, "model": module})
     method = method or methods.build(config.method, used_hparams(config))
     dataset = _samples_like(config.dataset.name, found["dataset"])
-    model = make_model(config, dataset, method, module)
+    target = Target(platform_of(client_mesh()))
+    model = make_model(config, dataset, method, target, module)
     first = 0
     while method.next_phase is not None and round_ > first + method.next_phase.rounds:
         first += method.next_phase.rounds

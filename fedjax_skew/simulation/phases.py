@@ -1,6 +1,7 @@
 """The phases of a problem: model, optimiser, schedule and the specification of their rounds."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -8,13 +9,15 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 import optax
+from jax.sharding import Mesh
 
 from fedjax_skew import models
 from fedjax_skew.data import augment
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine import flops
 from fedjax_skew.engine.local import LocalSpec
-from fedjax_skew.engine.mesh import client_mesh
 from fedjax_skew.engine.round import RoundSpec
+from fedjax_skew.engine.target import Target
 from fedjax_skew.methods import Method
 from fedjax_skew.methods.base import RunInfo
 from fedjax_skew.models.functional import Model, from_module, normalizer
@@ -36,14 +39,39 @@ def make_phases(
     info: RunInfo,
     method: Method,
     model: Model,
+    mesh: Mesh,
+    target: Target,
+    sample: jax.ShapeDtypeStruct,
     optimizer: optax.GradientTransformation | None = None,
 ) -> tuple[Phase, ...]:
-    """Returns the phases of a method in order; almost all methods have one."""
+    """Returns the phases of a method in order; almost all methods have one.
+
+    Args:
+        config: the configuration.
+        info: the run's constants.
+        method: the method of the first phase.
+        model: the model of the first phase.
+        mesh: devices.
+        target: the kind of device that programs are made for.
+        sample: shape and type of one training sample.
+        optimizer: used for local steps in place of the configured SGD.
+    """
     phases, first = [], 0
     while True:
         next_phase = method.next_phase
         last = config.rounds if next_phase is None else first + next_phase.rounds
-        spec = _make_spec(config, info, method, model, optimizer)
+        chunk = config.clients_per_chunk
+        if not chunk:
+            count = functools.partial(_step_flops, model, sample, info.batch_size)
+            chunk = target.clients_per_chunk(count)
+        spec = RoundSpec(
+            local=_local_spec(config, info, method, model, optimizer),
+            mesh=mesh,
+            target=target,
+            clients_per_chunk=chunk,
+            lr_schedule=make_schedule(config),
+            stop_nonfinite=config.on_nonfinite == "stop",
+        )
         phases.append(Phase(method, model, spec, first, last))
         if next_phase is None:
             return tuple(phases)
@@ -54,6 +82,7 @@ def make_model(
     config: ml_collections.ConfigDict,
     dataset: Dataset,
     method: Method,
+    target: Target,
     module: nn.Module | None = None,
 ) -> Model:
     """Returns the configured model with what the method needs of it, or the given module."""
@@ -66,7 +95,7 @@ def make_model(
             projection=method.projection,
             head_bias=method.head_bias,
             norm="group" if config.batch_norm == "group" else "batch",
-            conv_impl=config.conv_impl,
+            conv_impl=target.conv_impl if config.conv_impl == "auto" else config.conv_impl,
             dtype=dtype,
             remat=config.remat,
         )
@@ -132,14 +161,14 @@ def check_optimizer(config: ml_collections.ConfigDict, method: Method) -> None:
             )
 
 
-def _make_spec(
+def _local_spec(
     config: ml_collections.ConfigDict,
     info: RunInfo,
     method: Method,
     model: Model,
     optimizer: optax.GradientTransformation | None,
-) -> RoundSpec:
-    local = LocalSpec(
+) -> LocalSpec:
+    return LocalSpec(
         info=info,
         model=model,
         method=method,
@@ -151,18 +180,15 @@ def _make_spec(
         keep_momentum=info.keep_momentum or method.keep_optimizer_state,
         skip_nonfinite=config.on_nonfinite == "skip",
     )
-    return RoundSpec(
-        local=local,
-        mesh=client_mesh(config.num_devices),
-        clients_per_chunk=config.clients_per_chunk or _auto_chunk(),
-        lr_schedule=make_schedule(config),
-        stop_nonfinite=config.on_nonfinite == "stop",
-    )
 
 
-def _auto_chunk() -> int:
-    """Returns clients per chunk: an accelerator is wide, one client keeps a CPU core busy."""
-    return 1 if jax.default_backend() == "cpu" else 16
+def _step_flops(model: Model, sample: jax.ShapeDtypeStruct, batch_size: int) -> float:
+    """Returns the operations of one gradient: about three times those of the forward pass."""
+    x = jax.ShapeDtypeStruct((batch_size, *sample.shape), sample.dtype)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    params, stats = jax.eval_shape(model.init, key, x)
+    forward = functools.partial(model.apply, train=True)
+    return 3 * sum(flops.count(jax.make_jaxpr(forward)(params, stats, x).jaxpr))
 
 
 def _check_fit(name: str, augmentation: str, dataset: Dataset, model: Model) -> None:

@@ -19,6 +19,8 @@ from fedjax_skew.data.holdout import with_validation
 from fedjax_skew.data.partition import Partition
 from fedjax_skew.data.partition import partition as divide_samples
 from fedjax_skew.engine.keys import seed_keys
+from fedjax_skew.engine.mesh import client_mesh
+from fedjax_skew.engine.target import Target, platform_of
 from fedjax_skew.methods import Method, compose
 from fedjax_skew.methods.base import RunInfo
 from fedjax_skew.methods.fedbn import local_statistics
@@ -71,6 +73,8 @@ def build(
     module: nn.Module | None = None,
     optimizer: optax.GradientTransformation | None = None,
     params: PyTree = None,
+    devices: Sequence[Any] | None = None,
+    target: str | None = None,
 ) -> Problem:
     """Checks the configuration, loads and divides the data, and makes the pure functions.
 
@@ -87,6 +91,10 @@ def build(
             learning rate see ``client_lr``. ``keep_momentum`` keeps its state between rounds.
         params: initial parameters in place of random ones, or flax variables with ``params`` and
             ``batch_stats``; the same for all seeds, or with a leading axis of seeds.
+        devices: used in place of ``jax.devices()``: some of them, or those of a topology that
+            programs are only compiled for.
+        target: the platform that programs are made for, ``"cpu"``, ``"cuda"``, ``"rocm"`` or
+            ``"tpu"``, in place of that of the devices. Such programs can be lowered anywhere.
     """
     given = Given(dataset, partition, method, module, optimizer, params)
     method = check(config, method)
@@ -119,8 +127,11 @@ def build(
     _check_size_of_round(config, partitions)
     if config.batch_norm == "local":
         method = compose([method, local_statistics()])
-    model = make_model(config, dataset, method, module)
-    phases = make_phases(config, info, method, model, optimizer)
+    mesh = client_mesh(config.num_devices, devices)
+    aim = Target(target or platform_of(mesh))
+    model = make_model(config, dataset, method, aim, module)
+    sample = jax.ShapeDtypeStruct(dataset.x_train.shape[1:], dataset.x_train.dtype)
+    phases = make_phases(config, info, method, model, mesh, aim, sample, optimizer)
     return Problem(config, dataset, partitions, data, seeds, phases, given)
 
 

@@ -1,6 +1,5 @@
 """The compiled functions of one phase, wherever its samples and its client state are."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,33 +9,20 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.engine import host
 from fedjax_skew.engine.client_state import gather_clients, gather_host_clients
-from fedjax_skew.engine.evaluate import (
-    Scores,
-    TestSet,
-    batches,
-    eval_models,
-    evaluate_clients,
-    score_sets,
-)
+from fedjax_skew.engine.evaluate import Scores, evaluate_clients
 from fedjax_skew.engine.local_eval import LocalScores, local_scores, spread_clients
-from fedjax_skew.engine.mesh import compiler_options, place, replicate
+from fedjax_skew.engine.mesh import replicate
 from fedjax_skew.engine.reduction import RoundReport
-from fedjax_skew.engine.round import State, run_rounds, state_shardings
+from fedjax_skew.engine.round import State
+from fedjax_skew.simulation.arrays import Arrays
 from fedjax_skew.simulation.phases import Phase
 from fedjax_skew.simulation.problem import Problem
+from fedjax_skew.simulation.tracing import trace_evaluation, trace_rounds
 from fedjax_skew.simulation.waiting import BLOCK, Waiter
 
 PyTree = Any
-
-
-class Arrays(NamedTuple):
-    """The dataset on the devices: the clients' data, and the sets that are evaluated."""
-
-    data: FederatedData
-    tests: tuple[TestSet, ...]
 
 
 class Programs(NamedTuple):
@@ -57,29 +43,6 @@ class Programs(NamedTuple):
     scores: Callable[[PyTree], tuple[Scores, ...]]
     clients: Callable[[State], Scores] | None
     local: Callable[[State], LocalScores] | None
-
-
-def device_arrays(problem: Problem) -> Arrays:
-    """Puts the data on the devices that the configuration wants there."""
-    config, dataset = problem.config, problem.dataset
-    mesh = problem.phases[0].spec.mesh
-    size = config.eval_batch_size
-    tests = tuple(
-        batches(
-            getattr(dataset, f"x_{name}"), getattr(dataset, f"y_{name}"), size, mesh.devices.size
-        )
-        for name in scored_sets(problem)
-    )
-    data = problem.data
-    if config.dataset.placement == "host":
-        data = host.tables(data, [phase.method for phase in problem.phases])
-    return Arrays(replicate(data, mesh), place(tests, mesh, P("clients")))
-
-
-def scored_sets(problem: Problem) -> tuple[str, ...]:
-    """Returns the parts of the dataset that are evaluated, in the order of ``Programs.scores``."""
-    validation = ("validation",) if problem.dataset.x_validation is not None else ()
-    return ("test", *validation, *(("train",) if problem.config.eval_train_set else ()))
 
 
 def some_clients(problem: Problem, field: str) -> np.ndarray:
@@ -112,7 +75,7 @@ def compile_rounds(
     if data.x is None or host.on_host(state):
         source = problem.data if data.x is None else None
         return host.HostRounds(phase.spec, state, source, data, waiter.compile, waiter.rounds)
-    compiled = waiter.compile(lower_rounds(problem, phase, state, arrays))
+    compiled = waiter.compile(trace_rounds(problem, phase, state, arrays).lower())
 
     def rounds(state, until):
         first = int(state.round)
@@ -123,54 +86,20 @@ def compile_rounds(
     return rounds
 
 
-def lower_rounds(
-    problem: Problem, phase: Phase, state: State, arrays: Arrays
-) -> jax.stages.Lowered:
-    """Lowers ``(state, data, until) -> (state, reports)`` for data and state on the devices."""
-    length = min(problem.config.eval_every, phase.last - phase.first)
-    shardings = state_shardings(phase.spec.mesh)
-    fn = jax.jit(
-        functools.partial(run_rounds, phase.spec, length),
-        donate_argnums=0,
-        out_shardings=(shardings, shardings.round),
-        compiler_options=compiler_options(),
-    )
-    return fn.lower(state, arrays.data, np.int32(0))
-
-
 def _compile_evaluation(
     phase: Phase, state: State, arrays: Arrays, waiter: Waiter
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compiles ``Programs.model`` and ``Programs.scores``."""
-    everywhere = NamedSharding(phase.spec.mesh, P())
+    traced = trace_evaluation(phase, state, arrays)
+    make = waiter.compile(traced.model.lower()) if traced.model else None
+    score = waiter.compile(traced.scores.lower())
 
-    def compiled(fn, *args):
-        jitted = jax.jit(
-            functools.partial(fn, phase.spec),
-            out_shardings=everywhere,
-            compiler_options=compiler_options(),
-        )
-        return waiter.compile(jitted.lower(*args))
-
-    if phase.method.eval_model is None:
-
-        def model(state, final):
+    def model(state, final):
+        if make is None:
             return state.params, state.stats
+        args = state._replace(clients=None), arrays.data, np.bool_(final)
+        return waiter.evaluation(make(*args))
 
-        shapes = model(state, False)
-    else:
-        args = state._replace(clients=None), arrays.data, np.bool_(False)
-        make = compiled(eval_models, *args)
-        shapes = jax.tree.map(
-            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere),
-            jax.eval_shape(functools.partial(eval_models, phase.spec), *args),
-        )
-
-        def model(state, final):
-            args = state._replace(clients=None), arrays.data, np.bool_(final)
-            return waiter.evaluation(make(*args))
-
-    score = compiled(score_sets, shapes, arrays.tests)
     return model, lambda models: waiter.evaluation(score(models, arrays.tests))
 
 

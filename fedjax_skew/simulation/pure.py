@@ -28,7 +28,7 @@ from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.engine.round import State, run_round
 from fedjax_skew.simulation import problem as problems
 from fedjax_skew.simulation import state as states
-from fedjax_skew.simulation.programs import Arrays, device_arrays
+from fedjax_skew.simulation.arrays import Arrays, device_arrays
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fedjax_skew.engine.client_state import init_client_state
 from fedjax_skew.engine.keys import Stream, stream_keys
 from fedjax_skew.engine.local import ClientState
 from fedjax_skew.engine.mesh import fetch, replicate
-from fedjax_skew.engine.round import State
+from fedjax_skew.engine.round import State, state_shardings
 from fedjax_skew.methods.base import InitContext
 from fedjax_skew.simulation.phases import Phase
 from fedjax_skew.simulation.problem import Problem
@@ -38,6 +38,19 @@ def initial_state(problem: Problem, keys: jax.Array | None = None) -> State:
     if problem.given.params is not None:
         params, stats = _given_params(problem.given.params, params, stats)
     return phase_state(problem, phase, params, stats, keys)
+
+
+def abstract_state(problem: Problem) -> State:
+    """Returns shapes and shardings of ``initial_state``, for programs that are only traced."""
+    shapes = jax.eval_shape(lambda: initial_state(problem))
+    shardings = state_shardings(problem.phases[0].spec.mesh)
+
+    def place(shapes, sharding):
+        return jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), shapes
+        )
+
+    return State(*(place(*pair) for pair in zip(shapes, shardings, strict=True)))
 
 
 def phase_state(

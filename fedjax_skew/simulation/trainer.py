@@ -16,16 +16,11 @@ from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.engine.round import State
 from fedjax_skew.metrics import classification
 from fedjax_skew.simulation import columns
+from fedjax_skew.simulation.arrays import device_arrays, scored_sets
 from fedjax_skew.simulation.callbacks import Callback
 from fedjax_skew.simulation.phases import Phase
 from fedjax_skew.simulation.problem import Problem
-from fedjax_skew.simulation.programs import (
-    Programs,
-    compile_phase,
-    device_arrays,
-    scored_sets,
-    some_clients,
-)
+from fedjax_skew.simulation.programs import Programs, compile_phase, some_clients
 from fedjax_skew.simulation.progress import Progress
 from fedjax_skew.simulation.state import fingerprint, initial_state, start_next_phase
 from fedjax_skew.simulation.stopping import (

@@ -18,6 +18,7 @@ from fedjax_skew.engine.local import ClientState, LocalSpec
 from fedjax_skew.engine.mesh import client_mesh, replicate
 from fedjax_skew.engine.round import RoundSpec, State, run_rounds
 from fedjax_skew.engine.shuffle import permute
+from fedjax_skew.engine.target import Target
 from fedjax_skew.methods.base import Method, RunInfo
 from fedjax_skew.models.functional import from_module
 
@@ -66,7 +67,7 @@ def make_work(chunk=2, cohort=CLIENTS, method=Method("fedavg"), devices=1, **cha
         skip_nonfinite=False,
     )
     local = dataclasses.replace(local, **changes)
-    return RoundSpec(local, client_mesh(devices), chunk, optax.constant_schedule(LR))
+    return RoundSpec(local, client_mesh(devices), Target("cpu"), chunk, optax.constant_schedule(LR))
 
 
 def make_state(spec, keys, x):

@@ -126,14 +126,11 @@ def test_kernel_starts_like_pytorch():
     assert 0.99 * bound < jnp.abs(kernel).max() <= bound
 
 
-def test_conv_auto_follows_the_backend(monkeypatch):
+def test_only_patches_have_forms_for_the_cpu():
     kernel = (5, 5, 3, 6)
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert conv.choose("auto", kernel) == "patches"
-    assert conv.choose("auto", kernel, pooled=True) == "pooled"
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert conv.choose("auto", kernel, pooled=True) == "xla"
     assert conv.choose("patches", kernel) == "patches"
+    assert conv.choose("patches", kernel, pooled=True) == "pooled"
+    assert conv.choose("xla", kernel, pooled=True) == "xla"
 
 
 def test_wrong_input_to_a_conv_is_a_clear_error():

@@ -1,11 +1,9 @@
-"""Counts operations and bytes of traced programs (jaxprs), and what the machine can do at best."""
+"""Counts operations and bytes of traced programs (jaxprs)."""
 
 import math
-import time
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 
 class Count(NamedTuple):
@@ -59,20 +57,3 @@ def intermediate_bytes(jaxpr: Any) -> int:
         else:
             total += sum(getattr(v.aval, "size", 0) * 4 for v in eqn.outvars)
     return total
-
-
-def matmul_peak(seconds: float = 0.5) -> float:
-    """FLOP/s of large float32 matrix products: one on the first device, or one on each device."""
-    size = 1024
-    product = jax.jit(lambda a: a @ a)
-    each = [jax.device_put(jnp.ones((size, size), jnp.float32), d) for d in jax.local_devices()]
-    best = 0.0
-    for arrays in (each[:1], each):
-        jax.block_until_ready([product(a) for a in arrays])
-        end = time.perf_counter() + seconds / 2
-        while time.perf_counter() < end:
-            began = time.perf_counter()
-            jax.block_until_ready([product(a) for a in arrays])
-            spent = time.perf_counter() - began
-            best = max(best, 2 * len(arrays) * size**3 / spent)
-    return best

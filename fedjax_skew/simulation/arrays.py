@@ -1,0 +1,68 @@
+"""The dataset of a problem as arrays on its devices, or as their shapes."""
+
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from fedjax_skew.data.federated import FederatedData
+from fedjax_skew.engine import host
+from fedjax_skew.engine.evaluate import TestSet, batches
+from fedjax_skew.engine.mesh import place, replicate
+from fedjax_skew.simulation.problem import Problem
+
+PyTree = Any
+
+
+class Arrays(NamedTuple):
+    """The dataset on the devices: the clients' data, and the sets that are evaluated."""
+
+    data: FederatedData
+    tests: tuple[TestSet, ...]
+
+
+def device_arrays(problem: Problem) -> Arrays:
+    """Puts the data on the devices that the configuration wants there."""
+    data, tests = _host_arrays(problem)
+    mesh = problem.phases[0].spec.mesh
+    return Arrays(replicate(data, mesh), place(tests, mesh, P("clients")))
+
+
+def abstract_arrays(problem: Problem) -> Arrays:
+    """Returns shapes and shardings of ``device_arrays``, for programs that are only traced."""
+    data, tests = _host_arrays(problem)
+    mesh = problem.phases[0].spec.mesh
+    return Arrays(shapes_on(data, mesh, P()), shapes_on(tests, mesh, P("clients")))
+
+
+def shapes_on(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
+    """Returns the shapes of arrays with the sharding that they would have on a mesh."""
+    sharding = NamedSharding(mesh, spec)
+    return jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
+        jax.eval_shape(lambda: tree),
+    )
+
+
+def _host_arrays(problem: Problem) -> Arrays:
+    """Returns what belongs on the devices as numpy arrays."""
+    config, dataset = problem.config, problem.dataset
+    mesh = problem.phases[0].spec.mesh
+    size = config.eval_batch_size
+    tests = tuple(
+        batches(
+            getattr(dataset, f"x_{name}"), getattr(dataset, f"y_{name}"), size, mesh.devices.size
+        )
+        for name in scored_sets(problem)
+    )
+    data = problem.data
+    if config.dataset.placement == "host":
+        data = host.tables(data, [phase.method for phase in problem.phases])
+    return Arrays(data, tests)
+
+
+def scored_sets(problem: Problem) -> tuple[str, ...]:
+    """Returns the parts of the dataset that are evaluated, in the order of ``Programs.scores``."""
+    validation = ("validation",) if problem.dataset.x_validation is not None else ()
+    return ("test", *validation, *(("train",) if problem.config.eval_train_set else ()))

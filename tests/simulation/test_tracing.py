@@ -1,0 +1,84 @@
+"""Programs of training and evaluation lower for accelerators, on one device and on eight."""
+
+import jax
+import numpy as np
+import pytest
+
+from fedjax_skew import models
+from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.simulation.arrays import abstract_arrays, device_arrays
+from fedjax_skew.simulation.problem import build
+from fedjax_skew.simulation.state import abstract_state, initial_state
+from fedjax_skew.simulation.tracing import trace_evaluation, trace_rounds
+
+# One method of each kind: plain, kept rows, client models, server training, a prediction of its
+# own, another model, several batches a step.
+KINDS = ("fedavg", "scaffold", "feddf", "fedlc_lt", "fedbe", "moon", "perfedavg")
+NETWORKS = tuple(models.names())
+TARGETS = ("cuda", "tpu")
+
+
+def pictures(side: int, channels: int) -> Dataset:
+    """A dataset of the smallest size that fits every network."""
+    x = np.zeros((24, side, side, channels), np.uint8)
+    labels = np.arange(24, dtype=np.int32) % 4
+    return Dataset(
+        "pictures", x, labels, x[:8], labels[:8], 4, None, (0.5,) * channels, (1.0,) * channels
+    )
+
+
+def texts(problem):
+    """The programs of the first phase, each lowered once for all accelerators."""
+    arrays = abstract_arrays(problem)
+    state, phase = abstract_state(problem), problem.phases[0]
+    evaluation = trace_evaluation(phase, state, arrays)
+    traced = [trace_rounds(problem, phase, state, arrays), evaluation.model, evaluation.scores]
+    return [t.lower(lowering_platforms=TARGETS).as_text() for t in traced if t]
+
+
+def config_for(tiny_config, method="fedavg", **changes):
+    return tiny_config(
+        method=method, partition="iid", num_clients=8, batch_size=2, rounds=3,
+        server_data__labelled=0.2, server_data__unlabelled=0.2, **changes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_network_lowers_for_accelerators(tiny_config, network):
+    config = config_for(tiny_config, model=network, clients_per_chunk=2)
+    side = 28 if network == "fedlc_mnist_cnn" else 32
+    problem = build(config, dataset=pictures(side, 1 if side == 28 else 3), target="cuda")
+    assert all("stablehlo" in text for text in texts(problem))
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("method", KINDS)
+def test_every_kind_of_method_lowers_for_accelerators(tiny_config, blobs, method, devices):
+    config = config_for(tiny_config, method, num_devices=devices)
+    for text in texts(build(config, dataset=blobs, target="cuda")):
+        assert f"mhlo.num_partitions = {devices}" in text
+
+
+def test_abstract_arguments_describe_the_real_ones(tiny_config, blobs):
+    problem = build(config_for(tiny_config, "scaffold", num_devices=8), dataset=blobs)
+    for real, abstract in (
+        (device_arrays(problem), abstract_arrays(problem)),
+        (initial_state(problem), abstract_state(problem)),
+    ):
+        found = [(a.shape, a.dtype, a.sharding) for a in jax.tree.leaves(real)]
+        assert found == [(a.shape, a.dtype, a.sharding) for a in jax.tree.leaves(abstract)]
+
+
+def test_the_target_decides_convolutions_and_chunks(tiny_config):
+    config, data = config_for(tiny_config, model="fedavg_cnn"), pictures(32, 3)
+    specs = {t: build(config, dataset=data, target=t).phases[0].spec for t in ("cpu", *TARGETS)}
+    assert {t: spec.target.conv_impl for t, spec in specs.items()} == {
+        "cpu": "patches", "cuda": "xla", "tpu": "xla"
+    }  # fmt: skip
+    assert specs["cpu"].clients_per_chunk == 1
+    assert specs["cuda"].clients_per_chunk == specs["tpu"].clients_per_chunk == 16
+
+
+def test_an_unknown_target_is_named(tiny_config, blobs):
+    with pytest.raises(ValueError, match="target='cud' is unknown"):
+        build(config_for(tiny_config), dataset=blobs, target="cud")
