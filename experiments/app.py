@@ -41,6 +41,8 @@ def cache_programs() -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = os.environ.get("FEDJAX_SKEW_CACHE", "~/.cache/fedjax_skew")
         jax.config.update("jax_compilation_cache_dir", str(pathlib.Path(root).expanduser() / "xla"))
+        # JAX's default leaves out what compiles in less than a second, such as most evaluations.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def use_every_core() -> None:

@@ -3,12 +3,14 @@
 A confusion matrix is a sum over samples, so batches, chunks and devices simply add theirs up, and
 every number below follows from the total. Convention: ``confusion[..., t, p]`` counts the samples
 of true class ``t`` predicted as class ``p``. All functions work on numpy and JAX arrays, in and out
-of ``jit``; leading axes (seeds, clients) are batch axes.
+of ``jit``; leading axes (seeds, clients) are batch axes. Numbers that follow from a numpy matrix
+are computed by numpy, in float32 like JAX's, so that a run compiles no program for them.
 """
 
 from typing import Any
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -57,7 +59,7 @@ def accuracy(confusion: Array, *, empty: float = float("nan")) -> chex.Array:
         confusion: counts ``[..., C, C]``.
         empty: the value where there is no sample at all.
     """
-    confusion = jnp.asarray(confusion)
+    confusion = _array(confusion)
     return _ratio(_diagonal(confusion).sum(-1), confusion.sum((-2, -1)), empty)
 
 
@@ -68,7 +70,7 @@ def per_class_accuracy(confusion: Array, *, empty: float = float("nan")) -> chex
         confusion: counts ``[..., C, C]``.
         empty: the value for a class without a true sample.
     """
-    confusion = jnp.asarray(confusion)
+    confusion = _array(confusion)
     return _ratio(_diagonal(confusion), confusion.sum(-1), empty)
 
 
@@ -82,7 +84,7 @@ def macro_f1(confusion: Array) -> chex.Array:
     Args:
         confusion: counts ``[..., C, C]``.
     """
-    confusion = jnp.asarray(confusion)
+    confusion = _array(confusion)
     occurrences = confusion.sum(-1) + confusion.sum(-2)
     f1 = _ratio(2 * _diagonal(confusion), occurrences, 0.0)
     return _ratio(f1.sum(-1), (occurrences > 0).sum(-1), 0.0)
@@ -103,8 +105,8 @@ def group_accuracy(confusion: Array, groups: Array, *, empty: float = float("nan
     Returns:
         Accuracies ``[..., G]``.
     """
-    confusion = jnp.asarray(confusion)
-    groups = jnp.asarray(groups).astype(confusion.dtype)
+    confusion = _array(confusion)
+    groups = _numpy_of(confusion).asarray(groups).astype(confusion.dtype)
     correct = (groups * _diagonal(confusion)[..., None, :]).sum(-1)
     return _ratio(correct, (groups * confusion.sum(-1)[..., None, :]).sum(-1), empty)
 
@@ -148,10 +150,20 @@ def groups_by_thirds(class_sizes: Array) -> np.ndarray:
     return groups
 
 
-def _diagonal(confusion: chex.Array) -> chex.Array:
-    return jnp.diagonal(confusion, axis1=-2, axis2=-1)
+def _diagonal(confusion: Array) -> Array:
+    return _numpy_of(confusion).diagonal(confusion, axis1=-2, axis2=-1)
 
 
-def _ratio(numerator: chex.Array, denominator: chex.Array, empty: float) -> chex.Array:
-    safe = jnp.maximum(denominator, 1)
-    return jnp.where(denominator > 0, numerator / safe, empty)
+def _ratio(numerator: Array, denominator: Array, empty: float) -> Array:
+    """Returns the quotient in float32, or ``empty`` where the denominator is 0."""
+    xp = _numpy_of(denominator)
+    numerator, safe = xp.float32(numerator), xp.float32(xp.maximum(denominator, 1))
+    return xp.where(denominator > 0, numerator / safe, xp.float32(empty))
+
+
+def _array(array: Array) -> Array:
+    return array if isinstance(array, jax.Array) else np.asarray(array)
+
+
+def _numpy_of(array: Array) -> Any:
+    return jnp if isinstance(array, jax.Array) else np

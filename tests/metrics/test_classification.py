@@ -126,3 +126,16 @@ def test_group_without_classes_has_no_accuracy():
 def test_swapped_thresholds_are_refused():
     with pytest.raises(ValueError, match="lower=200"):
         cl.groups_by_thresholds([1, 2], upper=20, lower=200)
+
+
+def test_numpy_and_jax_matrices_give_the_same_float32_numbers():
+    confusion = np.random.default_rng(0).integers(0, 50, (3, 10, 10)).astype(np.int32)
+    confusion[0, 1] = 0
+    groups = np.arange(10) % 3 == np.arange(3)[:, None]
+    for fn in (cl.accuracy, cl.per_class_accuracy, lambda c: cl.group_accuracy(c, groups)):
+        host, device = fn(confusion), fn(jnp.asarray(confusion))
+        assert isinstance(host, np.ndarray) and host.dtype == np.float32
+        np.testing.assert_array_equal(host, device)
+    # The mean over classes may be summed in another order.
+    f1 = cl.macro_f1(jnp.asarray(confusion))
+    np.testing.assert_allclose(cl.macro_f1(confusion), f1, rtol=1e-6)
