@@ -15,7 +15,13 @@ def minus(name: str, column: str, first: str, second: str, at: str = "") -> Cont
 
 
 def _words(row: str) -> str:
-    return names.method(row) if "=" not in row else row
+    """A method's name, or the parts of an ablation that are on."""
+    if "=" not in row:
+        return names.method(row)
+    pairs = [word.split("=") for word in row.split()]
+    if {value for _, value in pairs} <= {"0", "1"} and len(pairs) > 1:
+        return " + ".join(name for name, value in pairs if value == "1") or "no part"
+    return row
 
 
 def best(

@@ -80,7 +80,7 @@ def test_a_cell_answers_every_table_that_shares_it(tmp_path):
 
 
 def test_claims_plan_the_cells_they_need_and_skip_what_is_known(tmp_path):
-    chosen = claims.choose(claims.CLAIMS, ["fedvls-fedlc-below-fedavg"])
+    chosen = claims.choose(claims.CLAIMS, ["fedvls-fedlc-below-fedavg-cifar10"])
     wanted = claims.needed(chosen, str(tmp_path), scale="cpu", seeds=2)
     assert [(c.config.method, c.config.seed) for c in wanted] == [
         ("fedavg", 0),
@@ -134,8 +134,8 @@ def test_a_diverged_run_counts_with_its_last_evaluation(tmp_path):
 
 
 def test_a_dry_run_counts_what_every_claim_lacks(tmp_path):
-    chosen = claims.choose(claims.CLAIMS, ["fedvls-fedlc-below-fedavg", "fedvls-dirichlet0.05"])
+    chosen = claims.choose(claims.CLAIMS, ["fedvls-fedlc-below-fedavg-cifar10", "fedvls-cifar10"])
     wanted = claims.needed(chosen, str(tmp_path), scale="cpu", seeds=1)
     first, second = claims.lacking(chosen, wanted)
-    assert first.split()[:3] == ["7", "cells", "fedvls-dirichlet0.05:"]
-    assert second.split()[:3] == ["2", "cells", "fedvls-fedlc-below-fedavg:"]
+    assert first.split()[:3] == ["7", "cells", "fedvls-cifar10:"]
+    assert second.split()[:3] == ["2", "cells", "fedvls-fedlc-below-fedavg-cifar10:"]
