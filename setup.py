@@ -45,6 +45,7 @@ EXTRAS |= {
         "pytest-xdist>=3.5",
         "ruff>=0.6",
     ],
+    "docs": [*EXTRAS["all"], "furo>=2024.1.29", "myst-nb>=1.1", "sphinx>=7.2"],
     "prepare": [*EXTRAS["data"], "tensorflow>=2.16"],
     "bench": [
         "fedjax>=0.0.17",

@@ -1,4 +1,4 @@
-"""Models that give logits and features from one call, with the classifier always at ``head``.
+"""Models that give logits and features from one call, with the classifier always at ``head``::
 
     model = build("resnet8", num_classes=10)
     variables = model.init(key, images, train=False)

@@ -1,0 +1,65 @@
+"""Builds the documentation: ``python -m sphinx -W --keep-going -c docs . docs/_build``.
+
+The sources are the whole repository, so that pages of papers and results stay beside their data and
+links work in a checkout as well.
+"""
+
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+os.environ["PYTHONPATH"] = str(ROOT)  # For the kernels that execute the notebooks.
+
+import fedjax_skew  # noqa: E402
+from fedjax_skew import methods  # noqa: E402
+
+project = "fedjax_skew"
+author = copyright = "The fedjax_skew authors"
+release = fedjax_skew.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+]
+root_doc = "docs/index"
+include_patterns = [
+    "docs/*.md",
+    "docs/api/**.rst",
+    "docs/guides/*.md",
+    "docs/notebooks/*.md",
+    "configs/*.md",
+    "experiments/results/*.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+]
+exclude_patterns = [".*", "build", "docs/_build", "fedjax_skew", "runs", "tests"]
+templates_path = ["_templates"]
+suppress_warnings = ["myst.header"]  # A page of measured results may start with a subsection.
+
+html_theme = "furo"
+html_title = f"fedjax_skew {release}"
+html_extra_path = ["_root"]  # Sends visitors of the site's root to the start page.
+
+autodoc_typehints = "none"  # The docstrings describe the arguments.
+autodoc_member_order = "bysource"
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+
+# The page that lists all methods follows from the registry.
+_modules = sorted({entry.module or name for name, entry in methods.REGISTRY.items()})
+_page = ROOT / "docs" / "api" / "generated" / "all_methods.rst"
+_page.parent.mkdir(exist_ok=True)
+_page.write_text(
+    "Methods by name\n===============\n\n.. autosummary::\n   :toctree: .\n\n"
+    + "".join(f"   fedjax_skew.methods.{module}\n" for module in _modules)
+)
