@@ -16,7 +16,7 @@ import ml_collections
 
 from fedjax_skew import checks, methods, models
 from fedjax_skew.checks import FLAG, Rule, above, at_least, choice, number, text, whole
-from fedjax_skew.data import augment, partition
+from fedjax_skew.data import augment, availability, partition
 from fedjax_skew.errors import unknown
 
 
@@ -87,6 +87,15 @@ FIELDS: Mapping[str, Field] = {
     "partition": Field("natural", text(), "how training samples are assigned to clients"),
     "num_clients": Field(100, whole(0), "number of clients"),
     "participation": Field(1.0, number(0, 1, above=True), "fraction of clients in each round"),
+    "availability": Field(
+        "uniform",
+        text(),
+        "which clients a round may ask: uniform, weighted(path=FILE) or schedule(path=FILE)",
+    ),
+    "dropout": Field(0.0, number(0, 1), "probability that a client of a round never answers"),
+    "stragglers": Field(
+        0.0, number(0, 1), "probability that a client takes only a random part of its local steps"
+    ),
     "server_data.labelled": Field(
         0.0, number(0, 0.9), "class-balanced fraction of the training set given to the server"
     ),
@@ -258,6 +267,7 @@ def check(
     if config.augment not in augment.names():
         raise unknown("augment", config.augment, augment.names())
     partition.check(config.partition)
+    availability.check(config.availability)
     if bool(config.local_epochs) == bool(config.local_steps):
         raise ValueError(
             f"local_epochs={config.local_epochs} and local_steps={config.local_steps}: exactly one "

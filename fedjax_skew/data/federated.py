@@ -30,6 +30,8 @@ class FederatedData(NamedTuple):
         labelled_labels: their labels, or None for ``labels``.
         unlabelled_x: samples that ``unlabelled`` counts in, or None for ``x``.
         starts: int32 ``[S, K]``, where clients begin in ``order``, or None for their offsets.
+        log_weights: float32 ``[T, K]``, logarithms of the weights with which round ``t`` (modulo
+            T) draws clients, ``-inf`` for those that are not there, or None for uniform draws.
     """
 
     x: Array
@@ -43,6 +45,7 @@ class FederatedData(NamedTuple):
     labelled_labels: Array | None = None
     unlabelled_x: Array | None = None
     starts: Array | None = None
+    log_weights: Array | None = None
 
     def size(self, seed: Array, client: Array) -> Array:
         """Number of a client's samples."""

@@ -1,18 +1,77 @@
-"""Who trains in a round, in which order, on which device."""
+"""Who trains in a round, how much of it, in which order, on which device."""
 
 import jax
 import jax.numpy as jnp
 
+from fedjax_skew.engine.keys import Stream, stream_keys
 from fedjax_skew.engine.local import ClientSlot
 from fedjax_skew.engine.shuffle import permute
 
 
-def sample_cohort(keys: jax.Array, num_clients: int, cohort_size: int) -> jax.Array:
-    """Distinct client numbers ``[S, M]``, drawn uniformly for each of the keys ``[S]``."""
+def sample_cohort(
+    keys: jax.Array,
+    num_clients: int,
+    cohort_size: int,
+    log_weights: jax.Array | None = None,
+) -> jax.Array:
+    """Distinct client numbers ``[S, M]``, drawn for each of the keys ``[S]``.
+
+    Args:
+        keys: one per seed.
+        num_clients: K.
+        cohort_size: M.
+        log_weights: float32 ``[K]``; clients are drawn one after another, each time with
+            probabilities in proportion to the weights of those that are left. Clients of weight 0
+            (``-inf``) come last. None draws uniformly.
+    """
+    if log_weights is not None:
+        noise = jax.vmap(lambda key: jax.random.gumbel(key, (num_clients,)))(keys)
+        return jax.lax.top_k(log_weights + noise, cohort_size)[1].astype(jnp.int32)
     if cohort_size == num_clients:
         return jnp.tile(jnp.arange(num_clients, dtype=jnp.int32), (keys.shape[0], 1))
     positions = jnp.arange(cohort_size)
     return jax.vmap(lambda key: permute(key, positions, num_clients))(keys)
+
+
+def weights_of_round(log_weights: jax.Array | None, round_: jax.Array) -> jax.Array | None:
+    """Row ``round_`` of ``[T, K]``, starting again after the last one."""
+    return None if log_weights is None else log_weights[round_ % log_weights.shape[0]]
+
+
+def steps_taken(
+    num_steps: jax.Array,
+    cohort: jax.Array,
+    keys: jax.Array,
+    round_: jax.Array,
+    *,
+    dropout: float,
+    stragglers: float,
+) -> jax.Array:
+    """The local steps that clients really take: 0 for one that never answers.
+
+    Every draw is a function of (seed, round, client).
+
+    Args:
+        num_steps: int32 ``[S, M]``, the steps they are asked for.
+        cohort: int32 ``[S, M]`` client numbers.
+        keys: raw keys ``[S, 2]`` of the seeds.
+        round_: int32.
+        dropout: the probability that a client never answers.
+        stragglers: the probability that a client takes fewer steps: uniformly 1 to all but one.
+    """
+    if not dropout and not stragglers:
+        return num_steps
+
+    def draw(key, client):
+        return jax.random.uniform(jax.random.fold_in(key, client), (3,))
+
+    streams = stream_keys(keys, Stream.DROPOUT, round_)
+    lost, late, share = jnp.moveaxis(
+        jax.vmap(jax.vmap(draw, in_axes=(None, 0)))(streams, cohort), -1, 0
+    )
+    fewer = jnp.maximum(1 + jnp.floor(share * (num_steps - 1)).astype(jnp.int32), 1)
+    num_steps = jnp.where(late < stragglers, fewer, num_steps)
+    return jnp.where(lost < dropout, 0, num_steps)
 
 
 def assign_clients(

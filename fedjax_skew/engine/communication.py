@@ -249,7 +249,8 @@ def _one_seed(state: State) -> State:
         for name, value in state._asdict().items()
         if name != "round"
     }
-    return State(**fields, round=_struct((), jnp.int32))
+    fields["round"] = _struct((), jnp.int32)
+    return State(**fields)
 
 
 def _data_of_one_seed(data: FederatedData) -> FederatedData:

@@ -19,13 +19,12 @@ from jax.sharding import PartitionSpec as P
 
 from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.engine.client_state import gather_host_clients, scatter_host_clients
-from fedjax_skew.engine.cohort import sample_cohort
-from fedjax_skew.engine.keys import Stream, stream_keys
 from fedjax_skew.engine.mesh import fetch, replicate
 from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.engine.round import (
     RoundSpec,
     State,
+    draw_cohort,
     run_clients,
     run_cohort,
     state_shardings,
@@ -118,7 +117,7 @@ class HostRounds:
         wait: Callable[[Any], Any],
     ):
         self._spec, self._data, self._wait = spec, data, wait
-        self._feed = _Feed(spec, source, np.asarray(state.keys))
+        self._feed = _Feed(spec, source, fetch(data.log_weights), np.asarray(state.keys))
         self._on_host = on_host(state)
         shardings = state_shardings(spec.mesh)
         everywhere = shardings.round
@@ -179,23 +178,24 @@ def _step(
 class _Feed:
     """Cohorts and their samples by round; the next one is made in a thread."""
 
-    def __init__(self, spec: RoundSpec, source: FederatedData | None, keys: np.ndarray):
+    def __init__(
+        self,
+        spec: RoundSpec,
+        source: FederatedData | None,
+        log_weights: np.ndarray | None,
+        keys: np.ndarray,
+    ):
         self._spec, self._source, self._keys = spec, source, keys
         self._size = spec.local.info.cohort_size
         self._width = width(source, self._size) if source else 0
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         self._next: tuple[int, concurrent.futures.Future] | None = None
         self._drawn: tuple[int, np.ndarray] | None = None
-        info = spec.local.info
 
-        def draw(rounds):
-            def one(round_):
-                stream = stream_keys(keys, Stream.COHORT, round_)
-                return sample_cohort(stream, info.num_clients, info.cohort_size)
+        def draw(rounds, log_weights):
+            return jax.vmap(lambda round_: draw_cohort(spec, keys, log_weights, round_))(rounds)
 
-            return jax.vmap(one)(rounds)
-
-        self._draw = jax.jit(draw)
+        self._draw = functools.partial(jax.jit(draw), log_weights=log_weights)
 
     def take(self, round_: int) -> tuple[np.ndarray, jax.Array, Samples | None]:
         """The cohort ``[S, M]`` on the host and on the devices, and its samples there."""

@@ -18,6 +18,7 @@ class Stream(enum.IntEnum):
     CLIENT = 3
     SERVER = 4
     EVALUATE = 5
+    DROPOUT = 6
 
 
 def seed_keys(seeds: jax.Array) -> jax.Array:

@@ -73,12 +73,12 @@ class LocalSpec:
         batches = self.local_epochs * self.batches_per_epoch(num_samples)
         return -(-batches // self.method.num_batches)
 
-    def samples_used(self, num_samples: jax.Array) -> jax.Array:
-        """Training samples such a client goes through in one round."""
+    def samples_used(self, num_samples: jax.Array, num_steps: jax.Array) -> jax.Array:
+        """Training samples that such a client goes through in a number of local steps."""
         per_epoch = self.batches_per_epoch(num_samples)
         size = self.info.batch_size
         whole = jnp.minimum(per_epoch * size, num_samples)
-        batches = self.num_steps(num_samples) * self.method.num_batches
+        batches = num_steps * self.method.num_batches
         rest = jnp.minimum(batches % per_epoch * size, whole)
         return batches // per_epoch * whole + rest
 

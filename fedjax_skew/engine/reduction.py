@@ -26,6 +26,8 @@ class RoundReport(NamedTuple):
         useful_steps: ``[]`` local steps that clients needed.
         executed_steps: ``[]`` local steps that were computed.
         samples: ``[]`` training samples that were used.
+        asked: clients that received the model.
+        answered: clients of them that sent an update.
     """
 
     loss: jax.Array
@@ -38,6 +40,8 @@ class RoundReport(NamedTuple):
     useful_steps: jax.Array
     executed_steps: jax.Array
     samples: jax.Array
+    asked: jax.Array
+    answered: jax.Array
 
 
 class Sums(NamedTuple):
@@ -79,12 +83,15 @@ def round_report(
     clients: ClientReport,
     sums: Sums,
     params: PyTree,
+    asked: jax.Array,
     steps: jax.Array,
     executed: jax.Array,
     samples: jax.Array,
 ) -> RoundReport:
     """The numbers of a round from its clients' reports ``[S, M]``, sums and new parameters."""
-    share = clients.num_samples / jnp.sum(clients.num_samples, -1, keepdims=True)
+    answered = jnp.sum(steps > 0, -1)
+    samples_of = jnp.where(steps > 0, clients.num_samples, 0.0)
+    share = samples_of / jnp.maximum(jnp.sum(samples_of, -1, keepdims=True), 1.0)
     total = jnp.maximum(sums.weight, 1e-12)
     mean_norm = jax.vmap(optax.tree.norm)(sums.delta) / total
     along = jax.vmap(lambda u, d: optax.tree.vdot(u, d) / jnp.maximum(optax.tree.norm(d), 1e-12))(
@@ -100,13 +107,17 @@ def round_report(
     finite = jax.tree.map(lambda p: jnp.all(jnp.isfinite(p.reshape(p.shape[0], -1)), -1), params)
     return RoundReport(
         loss=jnp.sum(clients.loss * share, -1),
-        update_norm=jnp.mean(clients.delta_norm, -1),
+        # Scaled after the mean, so that the mean over all is exact when all answer.
+        update_norm=jnp.mean(jnp.where(steps > 0, clients.delta_norm, 0.0), -1)
+        * (steps.shape[-1] / jnp.maximum(answered, 1)),
         mean_update_norm=mean_norm,
-        cosine=along / jnp.maximum(jnp.sum(~bad, -1), 1),
+        cosine=along / jnp.maximum(jnp.sum(~bad & (steps > 0), -1), 1),
         nonfinite=jnp.sum(bad, -1),
         bad_clients=names,
         params_finite=jnp.all(jnp.stack(jax.tree.leaves(finite)), 0),
         useful_steps=jnp.sum(steps),
         executed_steps=executed,
         samples=samples,
+        asked=jnp.sum(asked, -1),
+        answered=answered,
     )

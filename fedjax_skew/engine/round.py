@@ -20,7 +20,12 @@ from jax.sharding import PartitionSpec as P
 from fedjax_skew import trees
 from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.engine.client_state import BY_CLIENT, gather_clients, scatter_clients
-from fedjax_skew.engine.cohort import assign_clients, sample_cohort
+from fedjax_skew.engine.cohort import (
+    assign_clients,
+    sample_cohort,
+    steps_taken,
+    weights_of_round,
+)
 from fedjax_skew.engine.keys import Stream, stream_keys
 from fedjax_skew.engine.local import (
     Broadcast,
@@ -74,6 +79,8 @@ class RoundSpec:
         clients_per_chunk: clients trained together on a device.
         lr_schedule: ``round -> client learning rate``.
         stop_nonfinite: leave the loop over rounds when a result is not finite.
+        dropout: the probability that a client of the cohort never answers.
+        stragglers: the probability that a client of the cohort takes only part of its steps.
     """
 
     local: LocalSpec
@@ -82,6 +89,8 @@ class RoundSpec:
     clients_per_chunk: int
     lr_schedule: Callable[[Any], Any]
     stop_nonfinite: bool = True
+    dropout: float = 0.0
+    stragglers: float = 0.0
 
 
 def run_rounds(
@@ -127,10 +136,26 @@ def run_rounds(
 
 def run_round(spec: RoundSpec, state: State, data: FederatedData) -> tuple[State, RoundReport]:
     """One round for all seeds: draws the cohort, trains it, updates the server."""
+    return run_clients(
+        spec, state, data, draw_cohort(spec, state.keys, data.log_weights, state.round)
+    )
+
+
+def draw_cohort(
+    spec: RoundSpec, keys: jax.Array, log_weights: jax.Array | None, round_: jax.Array
+) -> jax.Array:
+    """Returns the clients ``[S, M]`` that a round asks, a function of (seed, round).
+
+    Args:
+        spec: how rounds run.
+        keys: raw keys ``[S, 2]`` of the seeds.
+        log_weights: as in ``FederatedData``.
+        round_: int32.
+    """
     info = spec.local.info
-    cohort_keys = stream_keys(state.keys, Stream.COHORT, state.round)
-    cohort = sample_cohort(cohort_keys, info.num_clients, info.cohort_size)
-    return run_clients(spec, state, data, cohort)
+    streams = stream_keys(keys, Stream.COHORT, round_)
+    weights = weights_of_round(log_weights, round_)
+    return sample_cohort(streams, info.num_clients, info.cohort_size, weights)
 
 
 def run_clients(
@@ -151,7 +176,7 @@ def run_cohort(
     devices = spec.mesh.devices.size
     rows = jnp.arange(num_seeds)[:, None]
     num_samples = data.size(rows, cohort)
-    steps = local.num_steps(num_samples)
+    asked, steps = _steps(spec, state, data, cohort, num_samples)
     items, slots, places = assign_clients(cohort, steps, devices, spec.clients_per_chunk)
     lr = jnp.asarray(spec.lr_schedule(state.round), jnp.float32)
     broadcast = Broadcast(
@@ -179,10 +204,30 @@ def run_cohort(
 
     outs = jax.tree.map(unchunk, outs)
     params, stats, server = server_step(spec, state, data, cohort, lr, sums, outs)
-    samples = jnp.sum(local.samples_used(num_samples))
-    report = round_report(cohort, outs.report, sums, params, steps, executed, samples)
+    samples = jnp.sum(local.samples_used(num_samples, steps))
+    report = round_report(cohort, outs.report, sums, params, asked, steps, executed, samples)
     new = State(params, stats, server, state.clients, state.round + 1, state.keys)
     return new, outs.client_state, report
+
+
+def _steps(
+    spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array, num_samples: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Which clients ``[S, M]`` are there to be asked, and the local steps that each takes."""
+    steps = spec.local.num_steps(num_samples)
+    asked = jnp.ones_like(steps, bool)
+    weights = weights_of_round(data.log_weights, state.round)
+    if weights is not None:
+        asked = weights[cohort] > -jnp.inf
+    steps = steps_taken(
+        steps,
+        cohort,
+        state.keys,
+        state.round,
+        dropout=spec.dropout,
+        stragglers=spec.stragglers,
+    )
+    return asked, jnp.where(asked, steps, 0)
 
 
 def _train_device(

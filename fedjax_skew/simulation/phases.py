@@ -71,6 +71,8 @@ def make_phases(
             clients_per_chunk=chunk,
             lr_schedule=make_schedule(config),
             stop_nonfinite=config.on_nonfinite == "stop",
+            dropout=config.dropout,
+            stragglers=config.stragglers,
         )
         phases.append(Phase(method, model, spec, first, last))
         if next_phase is None:

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from fedjax_skew.config import check
-from fedjax_skew.data import datasets
+from fedjax_skew.data import availability, datasets
 from fedjax_skew.data.dataset import Dataset, validate
 from fedjax_skew.data.federated import FederatedData, federate
 from fedjax_skew.data.holdout import with_validation
@@ -125,6 +125,8 @@ def build(
         sgd=method.optimizer is None and optimizer is None,
     )
     _check_size_of_round(config, partitions)
+    weights = availability.load(config.availability, num_clients, info.cohort_size)
+    data = data._replace(log_weights=weights)
     if config.batch_norm == "local":
         method = compose([method, local_statistics()])
     mesh = client_mesh(config.num_devices, devices)

@@ -34,7 +34,8 @@ def test_norms_cosines_and_names_match_numpy():
     reports = jax.tree.map(lambda a: jnp.asarray(by_seed(a)), out.report)
     cohort = jnp.array([[10, 11, 12], [20, 21, 22]])
     params = {"a": jnp.array([[1.0], [jnp.nan]])}
-    report = round_report(cohort, reports, sums, params, reports.num_steps, 18, 17)
+    steps = reports.num_steps
+    report = round_report(cohort, reports, sums, params, steps > 0, steps, 18, 17)
 
     split, weights = by_seed(vectors), by_seed(SAMPLES)
     weights = weights / weights.sum(1, keepdims=True)

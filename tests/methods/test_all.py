@@ -1,4 +1,5 @@
-"""What holds for every method: finite, resumable, independent of the number of devices.
+"""What holds for every method: finite, resumable, independent of the number of devices, also when
+clients drop out.
 
 Tiny sizes everywhere, because almost all of the time is compilation.
 """
@@ -101,6 +102,8 @@ def test_every_method(name, problem_name, tiny_config, images, synthetic, tmp_pa
         "local_epochs": 0,
         "local_steps": 2,
         "client_lr": 0.02,
+        "dropout": 0.3,
+        "stragglers": 0.3,
         "hparams": {name: SHORT.get(name, {})},
         "partition": "dirichlet(beta=0.5,min_size=4)" if on_images else "natural",
         # Synthetic's rarest class has one sample.
