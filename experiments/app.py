@@ -83,7 +83,8 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
                 raise
             if found[1] == EXIT_BAD_INPUT and os.environ.get(_DEBUG):
                 raise
-            if isinstance(error, KeyboardInterrupt):
+            alone = isinstance(error, Interrupted) and not jax.distributed.is_initialized()
+            if alone or isinstance(error, KeyboardInterrupt):
                 _end_at_once(*found)  # XLA's threads may be compiling; an orderly exit can crash.
             together = isinstance(error, _TOGETHER) and found[1] != EXIT_DISK
             (_end if together else _end_alone)(*found)

@@ -84,7 +84,8 @@ class StopSignals(Waiter):
             except BaseException as error:
                 done.set_exception(error)
 
-        threading.Thread(target=work, daemon=True).start()
+        # No daemon: an interpreter that ends while XLA compiles crashes, so it waits.
+        threading.Thread(target=work).start()
         self._poll(done.done, abandon=True)
         return done.result()
 

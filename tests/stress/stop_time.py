@@ -28,9 +28,10 @@ FLAGS = {
     "rounds": 1000,
     "eval_every": 1000,
     "local_epochs": 0,
-    "local_steps": 10,
+    "local_steps": 4,
+    "batch_size": 32,
 }
-MOMENTS = {"compiling": 4.0, "early": 60.0, "later": 90.0}
+MOMENTS = {"starting": 1.0, "compiling": 10.0, "early": 60.0, "later": 120.0}
 
 
 def stop(workdir: pathlib.Path, data: pathlib.Path, after: float) -> tuple[float, str]:
