@@ -1,1 +1,1 @@
-"""Configuration files: one folder a paper, one file a table."""
+"""Configuration files: one module per paper, and the tables that it prints as JSON."""

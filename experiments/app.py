@@ -1,4 +1,4 @@
-"""What all binaries share: clear endings, and compiled programs kept between runs."""
+"""What all binaries share: exit codes, error messages and the cache of compiled programs."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ _DEBUG = "FEDJAX_SKEW_DEBUG"
 _TOGETHER = (ValueError, Diverged, Interrupted)  # All processes of a run end with these.
 
 
-# What the parsers of absl and ml_collections say of a wrong value, in words for their user.
+# Messages of the parsers of absl and ml_collections, and what the value should have been.
 _KINDS = {
     r"invalid literal for int\(\)": "a whole number",
     "could not convert string to float": "a number",
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 def cache_programs() -> None:
-    """Keeps compiled programs on disk; FEDJAX_SKEW_CACHE moves them, JAX's own setting wins."""
+    """Caches compiled programs on disk, in FEDJAX_SKEW_CACHE unless JAX has its own setting."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = os.environ.get("FEDJAX_SKEW_CACHE", "~/.cache/fedjax_skew")
         jax.config.update("jax_compilation_cache_dir", str(pathlib.Path(root).expanduser() / "xla"))
@@ -48,8 +48,8 @@ def cache_programs() -> None:
 def use_every_core() -> None:
     """Makes a CPU device of every core (at most 8: each holds a copy of the dataset).
 
-    Clients then train side by side, one to a core, and none waits for a neighbour's longer work.
-    A number of devices that JAX or XLA_FLAGS was given wins.
+    Clients then train side by side, one per core, and no client waits for another with more
+    work. A number of devices set through JAX or XLA_FLAGS takes precedence.
     """
     given = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not given and getattr(jax.config, "jax_num_cpu_devices", 0) < 0:
@@ -58,14 +58,14 @@ def use_every_core() -> None:
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
-    """Runs a binary; what a user can fix ends in one sentence on stderr, not in a traceback.
+    """Runs a binary; an error that the user can fix prints one sentence instead of a traceback.
 
     FEDJAX_SKEW_DEBUG=1 shows the traceback of bad input instead.
     """
 
     def guarded(argv: Sequence[str]) -> None:
         if len(argv) > 1:
-            _end(f"{argv[1]!r} is not a flag; values are given as --flag=value.", EXIT_BAD_INPUT)
+            _end(f"{argv[1]!r} is not a flag; pass values as --flag=value.", EXIT_BAD_INPUT)
         use_every_core()
         cache_programs()
         logging.set_verbosity(logging.WARNING)
@@ -93,7 +93,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
 
 def ending(error: BaseException) -> tuple[str, int] | None:
-    """Returns the sentence and the exit code for what a user can fix or caused, else None."""
+    """Returns the message and exit code of an error that the user can fix or caused, or None."""
     if isinstance(error, Diverged):
         return str(error), EXIT_DIVERGED
     if isinstance(error, Interrupted):
@@ -107,9 +107,9 @@ def ending(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         fields = "clients_per_chunk, batch_size, eval_batch_size, num_seeds or eval_every"
         reason = str(error).split("\n")[0][:200] or type(error).__name__
-        return f"The memory is too small ({reason}); lower {fields}.", EXIT_BAD_INPUT
+        return f"Out of memory ({reason}); lower {fields}.", EXIT_BAD_INPUT
     if isinstance(error, OSError) and error.filename:
-        text = f"{str(error.filename)!r} cannot be used ({error.strerror}); name another."
+        text = f"{str(error.filename)!r} cannot be used ({error.strerror}); choose another path."
         return text, EXIT_BAD_INPUT
     if isinstance(error, NotPrepared):
         command = f"python -m experiments.prepare_data {error.flags}"
@@ -132,18 +132,18 @@ def _parse(argv: Sequence[str]) -> list[str]:
         path, colon, rest = arg.removeprefix("--config=").partition(":")
         if not config_path(path).is_file():
             _end(
-                f"config={path!r} is not a file; name a file such as configs/quickstart.py.",
+                f"config={path!r} is not a file; choose a file such as configs/quickstart.py.",
                 EXIT_BAD_INPUT,
             )
         argv[place] = f"--config={config_path(path)}{colon}{rest}"
     try:
         return flags.FLAGS(argv)
-    except Exception as error:  # Whatever a configuration file raises is the user's to mend.
+    except Exception as error:  # Whatever a configuration file raises is for the user to fix.
         message = str(_wrong_field(argv) or error)
         for pattern, kind in _KINDS.items():
             wrong = rf"flag --([^=]*)=(.*): {pattern}.*"
             message = re.sub(wrong, rf"\1='\2' must be {kind}.", message)
-        # ml_collections quotes the traceback of a configuration file; its last line says it all.
+        # ml_collections quotes the traceback of a configuration file; its last line is the message.
         _end(message.rsplit("Error: ", 1)[-1], EXIT_BAD_INPUT)
 
 
@@ -174,7 +174,7 @@ def _wrong_field(argv: Sequence[str]) -> ValueError | None:
 
 
 def _end_alone(message: str, code: int) -> NoReturn:
-    """Ends where other processes of the run do not know of it: at once, so that they end too."""
+    """Ends a process whose peers cannot know of the error: at once, so that they end as well."""
     (_end_at_once if jax.distributed.is_initialized() else _end)(message, code)
 
 

@@ -1,4 +1,4 @@
-"""Measures rounds side by side with other ways to simulate them.
+"""Measures the time of a round, alone and against other ways to simulate it.
 
     python -m experiments.benchmark                       # this package, all workloads
     python -m experiments.benchmark --peers=torch,loop,vmap,fedjax,pfl --workloads=mlp,pfl_cnn
@@ -36,9 +36,9 @@ from fedjax_skew.simulation.problem import Problem
 PEERS = ("torch", "loop", "vmap", "fedjax", "pfl")
 
 _WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "Names of workloads.")
-_PEERS = flags.DEFINE_list("peers", [], f"Peers to run beside: {', '.join(PEERS)}.")
-_TURNS = flags.DEFINE_integer("turns", 5, "Rounds measured of every contender.", lower_bound=1)
-_OUTPUT = flags.DEFINE_string("output", "", "Writes all numbers as JSON here.")
+_PEERS = flags.DEFINE_list("peers", [], f"Other simulators to compare with: {', '.join(PEERS)}.")
+_TURNS = flags.DEFINE_integer("turns", 5, "Rounds to measure per contender.", lower_bound=1)
+_OUTPUT = flags.DEFINE_string("output", "", "File to which all numbers are written as JSON.")
 _SCALING = flags.DEFINE_bool("scaling", False, "Times rounds against cohort and federation size.")
 _TUNE = flags.DEFINE_bool("tune", False, "Finds the best chunk size and convolution.")
 _METHODS = flags.DEFINE_list("methods", [], "Methods to time relative to FedAvg, or 'all'.")
@@ -175,7 +175,7 @@ def main(argv: Sequence[str]) -> None:
         result["scaling"] = scaling(_TURNS.value)
         for row in result["scaling"]:
             print(
-                f"{row['clients']:8d} clients, {row['cohort']:3d} a round: "
+                f"{row['clients']:8d} clients, {row['cohort']:3d} per round: "
                 f"{row['milliseconds']:8.2f} ms, index table {row['table_mb']:.1f} MB"
             )
     elif _METHODS.value or _AUGMENTATIONS.value:

@@ -199,7 +199,7 @@ def provenance(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def scaled_sentences(cells: Iterable[Cell]) -> tuple[str, ...]:
-    """What differs from the recipe, one sentence a field."""
+    """What differs from the recipe, one sentence per field."""
     return scale_rules.sentences((cell.full, cell.whole or cell.config) for cell in cells)
 
 

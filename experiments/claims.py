@@ -1,11 +1,11 @@
-"""Runs what the papers' claims need, and says which of them hold.
+"""Runs what the claims of the papers need, and decides which of them hold.
 
     python -m experiments.claims --scale=cpu --workdir=runs/claims --data_dir=DIR --dry_run
     python -m experiments.claims --scale=cpu --workdir=runs/claims --data_dir=DIR \\
         --only=fedlc,fedvls-insensitive
     python -m experiments.claims --workdir=runs/claims --norun --save
 
-Claims are listed in ``configs/claims.py``. Runs are the cells of the papers' tables and figures in
+Claims are listed in ``configs/claims/``. Runs are the cells of the papers' tables and figures in
 the store of ``experiments.reproduce``, one per seed; what is finished there, or has its numbers in
 the results file, is not run again. Verdicts are computed by the rule of ``experiments.verdicts``
 and written to ``claims.md`` and ``claims.csv``. ``--save`` adds the numbers of the store to the
@@ -33,23 +33,25 @@ RESULTS = "experiments/results/runs.csv"
 def define_flags() -> None:
     """Defines the flags; not at import, because other binaries use the same names."""
     flags.DEFINE_string("workdir", None, "Root of the results store.")
-    flags.DEFINE_list("only", [], "Papers or claims, by commas: fedlc,fedvls-insensitive.")
+    flags.DEFINE_list(
+        "only", [], "Papers or claims, separated by commas: fedlc,fedvls-insensitive."
+    )
     flags.DEFINE_enum("scale", "cpu", scale.SCALES, "How much to shrink the recipes.")
     flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
-    flags.DEFINE_integer("rounds", 0, "Rounds in place of the recipe's.", lower_bound=0)
-    flags.DEFINE_integer("seeds", 2, "Seeds of every cell.", lower_bound=1)
-    flags.DEFINE_string("data_dir", "", "Where the data is.")
-    flags.DEFINE_bool("run", True, "Runs what is missing; otherwise judges what is there.")
-    flags.DEFINE_bool("dry_run", False, "Lists claims with what they lack and its cost, and ends.")
-    flags.DEFINE_bool("save", False, "Adds the store's numbers to the results file.")
-    flags.DEFINE_string("results", RESULTS, "File of numbers measured before.")
+    flags.DEFINE_integer("rounds", 0, "Number of rounds; 0 keeps the recipe's.", lower_bound=0)
+    flags.DEFINE_integer("seeds", 2, "Number of seeds per cell.", lower_bound=1)
+    flags.DEFINE_string("data_dir", "", "Directory of the prepared datasets.")
+    flags.DEFINE_bool("run", True, "Run what is missing; --norun only judges what is there.")
+    flags.DEFINE_bool("dry_run", False, "List the claims, what they lack and its cost, and exit.")
+    flags.DEFINE_bool("save", False, "Add the numbers of the store to the results file.")
+    flags.DEFINE_string("results", RESULTS, "File of the numbers measured so far.")
 
 
 def main(argv: Sequence[str]) -> None:
     """Plans, runs, judges and renders."""
     flag = flags.FLAGS
     if not flag.workdir:
-        raise ValueError("workdir is not set; name the results store with --workdir=DIR.")
+        raise ValueError("workdir is not set; set the results store with --workdir=DIR.")
     chosen, results = choose(CLAIMS, flag.only), pathlib.Path(flag.results)
     known = values_.read(results)
     wanted: list[Cell] = []

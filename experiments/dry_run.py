@@ -1,4 +1,4 @@
-"""What ``reproduce --dry_run`` and ``--list`` print."""
+"""The output of ``--dry_run`` and ``--list``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a cell will cost: FLOPs and memory, without its data and without compiling it.
+"""Estimates the cost of a cell, in FLOPs and memory, without its data and without compiling it.
 
 Everything is counted in traced programs. The model's forward pass is traced at its real size. What
 a method adds (a teacher, a second gradient, training on the server) is counted in whole rounds of a
@@ -91,7 +91,7 @@ class _Extra(NamedTuple):
 
     Attributes:
         passes: work of one local step, in steps of FedAvg.
-        server_steps: work on the server in a round, in steps of FedAvg.
+        server_steps: work of the server per round, in steps of FedAvg.
         kept: what a client keeps, in models.
         client_models: the server holds every client's model.
     """

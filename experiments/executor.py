@@ -1,4 +1,4 @@
-"""Runs cells: one after another here, or several at a time in processes of their own.
+"""Runs cells one after another in this process, or several at a time in separate processes.
 
 Every executor leaves the same store behind: a finished cell is a run directory with its
 ``summary.json``, a failed one has the reason in ``failure.json``, and the lock of the run directory
@@ -64,7 +64,7 @@ def fail(directory: pathlib.Path, reason: str) -> str:
 
 
 def sentence(error: BaseException) -> str:
-    """An error in one line; kinds a user did not cause keep their name."""
+    """An error in one line; unexpected errors keep the name of their class."""
     text = " ".join(str(error).split())[:500]
     plain = isinstance(error, (ValueError, RuntimeError)) and type(error).__module__ != "jaxlib"
     return text if plain and text else f"{type(error).__name__}: {text}".rstrip(": ")

@@ -1,6 +1,6 @@
-"""What a figure needs beyond a run's own files: a second look at its last checkpoint.
+"""Analyses of the last checkpoint of a run, for figures that need more than its files.
 
-Results are kept in the run's directory, so that drawing again takes no time.
+Results are stored in the run directory, so drawing a figure again takes no time.
 """
 
 import dataclasses

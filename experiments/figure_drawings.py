@@ -36,7 +36,7 @@ class Item(NamedTuple):
 
 
 def partitions(items: Sequence[Item], *, columns: int = 3) -> Drawings:
-    """Samples by class and client, one panel a partition. Needs no training."""
+    """Samples by class and client, one panel per partition. Needs no training."""
     found = {item.panel: analyses.class_counts(item.cell) for item in items}
     return {"": heatmaps.partitions(found, columns=columns)}
 
@@ -124,7 +124,7 @@ def confusion(items: Sequence[Item], *, client: int) -> Drawings:
 
 
 def tsne(items: Sequence[Item], *, per_class: int = 60) -> Drawings:
-    """t-SNE of the features of test samples, one panel a method, first seed."""
+    """t-SNE of the features of test samples, one panel per method, first seed."""
     panels = {}
     for item in items:
         found = analyses.features(item.cell, per_class=per_class)

@@ -1,4 +1,4 @@
-"""The numbers behind figures that take a second look at a finished run."""
+"""The numbers behind figures that analyse a finished run."""
 
 from collections.abc import Callable, Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Where cells are computed: the flags of all binaries that run them."""
+"""Flags that say where cells run, for all binaries that run them."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,12 @@ from experiments.cells import Cell
 from fedjax_skew.runs.train import Interrupted
 
 PARALLEL = flags.DEFINE_enum(
-    "parallel", "none", ["none", "runs"], "runs: one process for every device, or --jobs of them."
+    "parallel", "none", ["none", "runs"], "runs: one process per device, or --jobs processes."
 )
-JOBS = flags.DEFINE_integer("jobs", 0, "Cells at a time; 0 is one for a device.", lower_bound=0)
-EXECUTOR = flags.DEFINE_enum("executor", "local", ["local", "ray"], "Where cells run.")
+JOBS = flags.DEFINE_integer("jobs", 0, "Cells at a time; 0: one per device.", lower_bound=0)
+EXECUTOR = flags.DEFINE_enum(
+    "executor", "local", ["local", "ray"], "Run cells on this machine or on a Ray cluster."
+)
 
 
 def run(cells: Sequence[Cell]) -> bool:

@@ -1,9 +1,9 @@
-"""Writes what the papers' pages and the README show from data.
+"""Writes the parts of the papers' pages and of the README that are generated from data.
 
     python -m experiments.pages
 
 ``configs/<paper>.md`` and ``README.md`` hold blocks between ``<!-- generated: NAME -->`` and
-``<!-- end -->``. This command writes them anew; the text around them is written by hand.
+``<!-- end -->``. This command rewrites the blocks; the text around them is written by hand.
 """
 
 import pathlib
@@ -41,7 +41,7 @@ def paths() -> list[pathlib.Path]:
 
 
 def render(path: pathlib.Path) -> str:
-    """The text of a page with its blocks written anew."""
+    """The text of a page with its blocks rewritten."""
 
     def fill(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()

@@ -1,4 +1,4 @@
-"""Cells in processes of their own, each with its share of the devices.
+"""Runs cells in separate processes, each with its share of the devices.
 
 ``python -m experiments.processes CELL.json`` is the child: it runs the one cell the file describes.
 """
@@ -39,7 +39,7 @@ def slots(jobs: int) -> list[Slot]:
     """
     done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True)
     if done.returncode:
-        raise ValueError(f"the devices cannot be counted: {done.stderr.strip().splitlines()[-1]}")
+        raise ValueError(f"The devices cannot be counted: {done.stderr.strip().splitlines()[-1]}")
     backend, number = done.stdout.split()[-2:]
     if backend == "gpu":
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")

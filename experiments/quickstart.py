@@ -3,7 +3,7 @@
     python -m experiments.quickstart
 
 Needs no download and takes a minute or two on two cores. Writes ``table.md``, ``curves.png`` and
-one directory per method to ``runs/quickstart``; the same command resumes where it was stopped.
+one directory per method to ``runs/quickstart``. Running the same command again resumes.
 """
 
 import pathlib

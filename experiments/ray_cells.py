@@ -1,8 +1,8 @@
-"""Cells spread over a Ray cluster (``pip install 'fedjax_skew[ray]'``).
+"""Runs cells on a Ray cluster (``pip install 'fedjax_skew[ray]'``).
 
 The cluster is the one that ``ray start`` or RAY_ADDRESS names, otherwise this machine. All its
-nodes must see the workdir. A cell whose worker is lost starts again elsewhere, from its last
-checkpoint; one that was finished just before is only read.
+nodes must see the workdir. A cell whose worker is lost resumes elsewhere from its last
+checkpoint.
 """
 
 import os

@@ -14,7 +14,7 @@ from experiments import app
 from fedjax_skew.report import page
 from fedjax_skew.runs import rundir, store
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Directory with runs anywhere below it.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Directory below which runs are searched.")
 _OUTPUT = flags.DEFINE_string("output", None, "The page; default <workdir>/report.html.")
 _TITLE = flags.DEFINE_string("title", None, "Heading; default the directory's name.")
 
@@ -22,7 +22,7 @@ _TITLE = flags.DEFINE_string("title", None, "Heading; default the directory's na
 def main(argv: Sequence[str]) -> None:
     """Reads the runs and writes the page."""
     if not _WORKDIR.value:
-        raise ValueError("workdir is not set; name the directory of the runs with --workdir=DIR.")
+        raise ValueError("workdir is not set; set the directory of the runs with --workdir=DIR.")
     workdir = pathlib.Path(_WORKDIR.value)
     records = store.find(workdir)
     output = pathlib.Path(_OUTPUT.value or workdir / "report.html")

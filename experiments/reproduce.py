@@ -3,9 +3,9 @@
     python -m experiments.reproduce --table=fedlc/table4 --workdir=runs/fedlc_table4 \\
         --only=method=fedavg,fedlc,dataset=synthetic --seeds=3
 
-Every cell is a run directory below ``workdir/cells``. The same command resumes where it stopped;
+Every cell is a run directory below ``workdir/cells``. Running the same command again resumes, and
 finished cells are never run again. The table is written to ``table.md``, ``table.csv`` and
-``table.tex`` with the paper's numbers beside the measured ones.
+``table.tex`` with the paper's numbers next to the measured ones.
 
 A figure is made of cells in the same way, and written as ``<paper>_figure<N>.png`` and ``.pdf``:
 
@@ -37,23 +37,25 @@ from experiments import (
 from fedjax_skew import errors
 from fedjax_skew.runs.train import Interrupted
 
-_TABLE = flags.DEFINE_string("table", None, "Which table, <paper>/table<number>; see --list.")
-_FIGURE = flags.DEFINE_string("figure", None, "Or which figure, <paper>/figure<number>.")
+_TABLE = flags.DEFINE_string(
+    "table", None, "The table to reproduce, <paper>/table<number>; see --list."
+)
+_FIGURE = flags.DEFINE_string("figure", None, "Or the figure to reproduce, <paper>/figure<number>.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
 _ONLY = flags.DEFINE_string(
-    "only", "", "Which cells: dataset=mnist,method=fedavg,fedvls (a bare value adds to its key)."
+    "only", "", "Cells to run: dataset=mnist,method=fedavg,fedvls (a bare value adds to its key)."
 )
-_SEEDS = flags.DEFINE_integer("seeds", 0, "Seeds in place of the paper's.", lower_bound=0)
+_SEEDS = flags.DEFINE_integer("seeds", 0, "Number of seeds; 0 keeps the paper's.", lower_bound=0)
 _SPLIT = flags.DEFINE_bool(
-    "split_seeds", False, "Every seed is a run of its own; more can be added later."
+    "split_seeds", False, "Make every seed a separate run; more can be added later."
 )
-_ROUNDS = flags.DEFINE_integer("rounds", 0, "Rounds in place of the paper's.", lower_bound=0)
-_SCALE = flags.DEFINE_enum("scale", "full", scale.SCALES, "How much to shrink.")
+_ROUNDS = flags.DEFINE_integer("rounds", 0, "Number of rounds; 0 keeps the paper's.", lower_bound=0)
+_SCALE = flags.DEFINE_enum("scale", "full", scale.SCALES, "How much to shrink the recipe.")
 _SET = flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
-_VARIANT = flags.DEFINE_string("variant", "", "A variant of the recipe, by name.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Lists cells and costs, and ends.")
-_LIST = flags.DEFINE_bool("list", False, "Lists all tables and figures, and ends.")
-_DATA_DIR = flags.DEFINE_string("data_dir", "", "Where the data is.")
+_VARIANT = flags.DEFINE_string("variant", "", "Name of a variant of the recipe.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "List the cells and their costs, and exit.")
+_LIST = flags.DEFINE_bool("list", False, "List all tables and figures, and exit.")
+_DATA_DIR = flags.DEFINE_string("data_dir", "", "Directory of the prepared datasets.")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -63,7 +65,9 @@ def main(argv: Sequence[str]) -> None:
         return
     name, workdir = _name(), _WORKDIR.value
     if _FIGURE.value and _SPLIT.value:
-        raise ValueError("split_seeds=True is for tables; a figure needs all seeds in one run.")
+        raise ValueError(
+            "split_seeds=True applies to tables only; a figure needs all seeds in one run."
+        )
     if not workdir:
         raise ValueError("workdir is not set; --list shows all tables and figures with commands.")
     chosen = cells.plan(

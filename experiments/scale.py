@@ -1,4 +1,4 @@
-"""Making a configuration smaller, and saying what is smaller."""
+"""Makes a configuration smaller, and describes what was made smaller."""
 
 import ast
 from collections.abc import Callable, Iterable
@@ -110,7 +110,7 @@ def change(config: ml_collections.ConfigDict, text: str) -> None:
 def sentences(
     pairs: Iterable[tuple[ml_collections.ConfigDict, ml_collections.ConfigDict]],
 ) -> tuple[str, ...]:
-    """What differs between recipes and what is run, one sentence a field.
+    """What differs between recipes and what is run, one sentence per field.
 
     Args:
         pairs: ``(recipe, run)`` of every cell.

@@ -1,4 +1,4 @@
-"""How fast this machine trains a model: a few rounds on random data, timed."""
+"""Measures how fast this machine trains a model, from a few rounds on random data."""
 
 import functools
 import time

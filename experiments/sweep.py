@@ -13,7 +13,7 @@ that train on server data need ``--config.server_data.labelled`` and ``.unlabell
 the same samples from the clients of all methods.
 
 Every point is a run directory below ``workdir/cells``, in the same store as tables and figures. The
-same command continues where it stopped, and a larger grid computes only what is new. The results
+same command resumes where it stopped, and a larger grid computes only what is new. The results
 are ``sweep.md``, ``sweep.csv`` (one row per point and seed) and pictures. With
 ``dataset.validation`` above 0, points are selected on that part of the training set.
 """
@@ -36,22 +36,30 @@ from fedjax_skew import methods
 from fedjax_skew.config import check
 from fedjax_skew.runs.train import Interrupted
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Configuration file; default configs/quickstart.py."
+)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
 _GRID = flags.DEFINE_string("grid", "", "Values by field: 'client_lr=0.01,0.1; momentum=0,0.9'.")
-_METHODS = flags.DEFINE_string("methods", None, "Methods or combinations of them, or all.")
-_RANDOM = flags.DEFINE_integer("random", 0, "Random points per method.", lower_bound=0)
+_METHODS = flags.DEFINE_string(
+    "methods", None, "Methods separated by commas, with + for combinations; or all."
+)
+_RANDOM = flags.DEFINE_integer(
+    "random", 0, "Number of random points per method; 0 takes all combinations.", lower_bound=0
+)
 _RANDOM_SEED = flags.DEFINE_integer("random_seed", 0, "Seed of random points.", lower_bound=0)
-_REPORTED = flags.DEFINE_enum("reported", "last", sweep_results.REPORTED, "Which accuracy.")
-_SPLIT = flags.DEFINE_bool("split_seeds", False, "Every seed is a run of its own.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Lists runs and costs, and ends.")
+_REPORTED = flags.DEFINE_enum(
+    "reported", "last", sweep_results.REPORTED, "Which accuracy of a run to report."
+)
+_SPLIT = flags.DEFINE_bool("split_seeds", False, "Make every seed a separate run.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "List the runs and their costs, and exit.")
 _OF_THE_MACHINE = ("workdir", "parallel", "jobs", "executor", "config.dataset.data_dir")
 
 
 def main(argv: Sequence[str]) -> None:
     """Plans, runs and renders."""
     if not _WORKDIR.value:
-        raise ValueError("workdir is not set; name the directory of the sweep with --workdir=DIR.")
+        raise ValueError("workdir is not set; set the directory of the sweep with --workdir=DIR.")
     axes, names = swept(_CONFIG.value, _GRID.value, _METHODS.value, _RANDOM.value)
     points = grid.points(axes, names, random=_RANDOM.value, seed=_RANDOM_SEED.value)
     planned = plan(_CONFIG.value, points, pathlib.Path(_WORKDIR.value), _SPLIT.value)
@@ -73,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
     print(text)
     summary, failed = launch.outcome(cells)
     if not done:
-        raise Interrupted(f"Stopped: {summary}; the same command continues from there.")
+        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
     print(f"{summary}; written: {', '.join(files)}.")
     if failed:
         sys.exit(1)

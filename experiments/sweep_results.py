@@ -1,4 +1,4 @@
-"""What a sweep found: the selected points, a table, a CSV file by seed, and pictures."""
+"""The results of a sweep: the selected points, a table, a CSV file by seed, and pictures."""
 
 import csv
 import dataclasses

@@ -3,7 +3,7 @@
     python -m experiments.train --config=configs/quickstart.py --workdir=runs/first \\
         --config.method=fedlc --config.rounds=50
 
-Names of what exists: ``--list=methods|datasets|partitions|models|fields``.
+To list what can be named: ``--list=methods|datasets|partitions|models|fields``.
 
 One run over several processes, each with its devices: the same command in each of them, with
 ``--coordinator=HOST:PORT --num_processes=N --process_id=I``, or with ``--distributed`` where JAX
@@ -26,18 +26,22 @@ from fedjax_skew.report import heatmaps, style
 from fedjax_skew.runs import rundir
 from fedjax_skew.runs.train import train_and_evaluate
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "What to run; configs/quickstart.py.")
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Configuration file; default configs/quickstart.py."
+)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
 _LIST = flags.DEFINE_enum(
     "list",
     None,
     ["methods", "datasets", "partitions", "models", "fields"],
-    "Prints names and ends.",
+    "List names with descriptions, and exit.",
 )
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
-_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which process this is.", lower_bound=0)
-_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "How many there are.", lower_bound=1)
-_DISTRIBUTED = flags.DEFINE_bool("distributed", False, "Asks the scheduler for these three.")
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Index of this process.", lower_bound=0)
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes.", lower_bound=1)
+_DISTRIBUTED = flags.DEFINE_bool(
+    "distributed", False, "Let JAX ask the scheduler for the three values above."
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -54,7 +58,7 @@ def main(argv: Sequence[str]) -> None:
             print(f"{name:24s} {text}")
         return
     if not _WORKDIR.value:
-        raise ValueError("workdir is not set; name the directory of the run with --workdir=DIR.")
+        raise ValueError("workdir is not set; set the directory of the run with --workdir=DIR.")
     join_processes()
     devices = jax.devices()
     print(
@@ -86,13 +90,14 @@ def join_processes() -> None:
         return
     if missing and not _DISTRIBUTED.value:
         raise ValueError(
-            f"{missing[0]} is not set; coordinator, num_processes and process_id go together."
+            f"{missing[0]} is not set; coordinator, num_processes and process_id must be set "
+            "together."
         )
     try:
         jax.distributed.initialize(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
     except (ValueError, RuntimeError) as error:
         raise ValueError(
-            f"The processes cannot find each other ({' '.join(str(error).split())}); name "
+            f"The processes cannot find each other ({' '.join(str(error).split())}); set "
             "them with --coordinator=HOST:PORT --num_processes=N --process_id=I."
         ) from None
 
@@ -100,9 +105,9 @@ def join_processes() -> None:
 def report(result: dict[str, Any]) -> None:
     """Prints the end of a run."""
     if result.pop("resumed_finished", False):
-        print(f"{_WORKDIR.value} is finished already; nothing to do.")
+        print(f"{_WORKDIR.value} is already finished; nothing to do.")
     if result["nonfinite_clients"]:
-        print(f"{result['nonfinite_clients']} updates of clients were not finite")
+        print(f"{result['nonfinite_clients']} client updates were not finite")
     accuracy = result["accuracy"]
     for name in ("last", "best", "mean_last_50"):
         std = accuracy[name]["std"]

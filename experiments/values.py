@@ -1,4 +1,4 @@
-"""Measured numbers that outlive their runs: a CSV file with one line per number and seed.
+"""Measured numbers, stored apart from their runs: a CSV file with one line per number and seed.
 
 A number is known by the place it has in a paper (table or figure, row, column), by the scale at
 which it was measured, and by its seed. None of these depends on how a run directory is named, so a

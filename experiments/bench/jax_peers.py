@@ -104,7 +104,7 @@ class JittedLoop:
 
 
 def client_batches(problem: Problem, rng: np.random.Generator):
-    """The cohort of a round as lists of numpy batches, a client at a time."""
+    """The cohort of a round as lists of numpy batches, one client at a time."""
     config, data, info = problem.config, problem.data, problem.info
     for k in rng.choice(info.num_clients, info.cohort_size, replace=False):
         ids = np.asarray(data.order[0, data.offsets[0, k] : data.offsets[0, k + 1]])

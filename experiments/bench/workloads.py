@@ -94,7 +94,7 @@ WORKLOADS = {
         },
     ),
     "pfl_cnn": Workload(
-        "CNN 32-64-pool-128 on 32x32x3, 1000 clients x 50, 50 a round, batch 10, 1 epoch",
+        "CNN 32-64-pool-128 on 32x32x3, 1000 clients x 50, 50 per round, batch 10, 1 epoch",
         (32, 32, 3),
         50_000,
         {

@@ -152,7 +152,7 @@ def test_an_interrupted_sweep_continues(tmp_path):
     while first.poll() is None and not list(tmp_path.glob("cells/*/metrics.jsonl")):
         time.sleep(0.2)
     first.send_signal(signal.SIGTERM)
-    assert "the same command continues from there" in first.communicate()[1]
+    assert "the same command resumes" in first.communicate()[1]
     assert first.returncode == 130
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -230,12 +230,12 @@ def test_endings_have_their_codes():
     orbax = ValueError("RESOURCE_EXHAUSTED: Error writing: No space left on device")
     assert app.ending(orbax)[1] == app.EXIT_DISK
     assert app.ending(RuntimeError("RESOURCE_EXHAUSTED: Out of memory"))[1] == app.EXIT_BAD_INPUT
-    assert app.ending(MemoryError())[0].startswith("The memory is too small (MemoryError)")
+    assert "MemoryError" in app.ending(MemoryError())[0]
     assert app.ending(Diverged("x")) == ("x", 3)
     assert app.ending(Interrupted("x")) == ("x", 130)
     assert app.ending(KeyboardInterrupt())[1] == 130
     assert app.ending(PermissionError(13, "no", "/x")) == (
-        "'/x' cannot be used (no); name another.",
+        "'/x' cannot be used (no); choose another path.",
         2,
     )
     assert app.ending(ZeroDivisionError()) is None
