@@ -96,6 +96,9 @@ FIELDS: Mapping[str, Field] = {
     "stragglers": Field(
         0.0, number(0, 1), "probability that a client takes only a random part of its local steps"
     ),
+    "client_holdout": Field(
+        0.0, number(0, 0.9), "fraction of every client's samples kept to evaluate it on"
+    ),
     "server_data.labelled": Field(
         0.0, number(0, 0.9), "class-balanced fraction of the training set given to the server"
     ),

@@ -4,7 +4,6 @@ Everything is derived from confusion matrices ``[S, C, C]`` (rows are the true c
 metric can be computed afterwards without running a model again.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -33,6 +32,13 @@ class Scores(NamedTuple):
 
     confusion: jax.Array
     loss: jax.Array
+
+
+class ClientScores(NamedTuple):
+    """Scores ``[S, k, ...]`` of own models on the test set, and on the clients' own sets if any."""
+
+    test: Scores
+    holdout: Scores | None
 
 
 def batches(x: np.ndarray, labels: np.ndarray, batch_size: int, num_devices: int) -> TestSet:
@@ -68,13 +74,19 @@ def evaluate_clients(
     spec: RoundSpec,
     state: State,
     data: FederatedData,
-    test: TestSet,
+    sets: tuple[TestSet, TestSet | None],
     clients: jax.Array,
-) -> Scores:
-    """Scores ``[S, k, ...]`` of the own models of the clients ``[k]``.
+) -> ClientScores:
+    """Scores the own models of the clients ``[k]``.
 
-    ``state.clients`` holds the rows ``[S, k, ...]`` of these clients.
+    Args:
+        spec: how rounds run.
+        state: its ``clients`` holds the rows ``[S, k, ...]`` of these clients.
+        data: the federated dataset.
+        sets: the test set, and the clients' own sets ``[S, k, n, B, ...]`` or None.
+        clients: which ones.
     """
+    test, holdout = sets
     personal = spec.local.method.personal
     assert personal is not None
     lr = jnp.asarray(spec.lr_schedule(state.round), jnp.float32)
@@ -97,7 +109,40 @@ def evaluate_clients(
     )
     flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
     size = clients.shape[0]
-    return jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(spec, flat, test))
+    on_test = jax.tree.map(
+        lambda a: a.reshape(-1, size, *a.shape[1:]), score_models(spec, flat, test)
+    )
+    return ClientScores(
+        on_test, None if holdout is None else score_holdout(spec, models, holdout, personal=True)
+    )
+
+
+def score_holdout(
+    spec: RoundSpec, models: PyTree, sets: TestSet, *, personal: bool = False
+) -> Scores:
+    """Scores ``[S, k, ...]`` on the clients' own sets ``[S, k, n, B, ...]``.
+
+    Args:
+        spec: how rounds run.
+        models: evaluated models ``[S, ...]``, or with ``personal`` own models ``[S, k, ...]``.
+        sets: one padded set per client.
+        personal: whether every client has a model of its own.
+    """
+
+    def one_client(args):
+        one, test = args
+        counts, loss = _count(spec, one, test, plain=personal)
+        return counts, loss / jnp.maximum(jnp.sum(test.where), 1)
+
+    def one_seed(args):
+        models, sets = args
+        if personal:
+            return jax.lax.map(one_client, (models, sets))
+        return jax.lax.map(lambda test: one_client((models, test)), sets)
+
+    counts, loss = jax.lax.map(one_seed, (models, sets))
+    num_classes = spec.local.info.num_classes
+    return Scores(counts.reshape(*loss.shape, num_classes, num_classes), loss)
 
 
 def client_at(
@@ -162,35 +207,36 @@ def eval_models(spec: RoundSpec, state: State, data: FederatedData, final: jax.A
 
 def _score(spec: RoundSpec, eval_model: PyTree, test: TestSet, plain: bool = False) -> Scores:
     """Scores of stacked models ``[S, ...]``; ``plain`` ignores the method's own prediction."""
-    model, predict = spec.local.model, spec.local.method.predict
     num_classes = spec.local.info.num_classes
-
-    def forward(one, x):
-        if predict is None or plain:
-            return model.apply(*one, x)[0]
-        return predict(model, one, x)
 
     def on_device(eval_model, test):
         test = jax.tree.map(lambda a: a[0], test)
-
-        def batch(one, carry, rows):
-            logits = forward(one, rows.x).logits.astype(jnp.float32)
-            guess = jnp.argmax(logits, -1)
-            pair = jnp.where(
-                rows.where, rows.labels * num_classes + guess, num_classes * num_classes
-            )
-            counts = jnp.bincount(pair, length=num_classes * num_classes + 1)[:-1]
-            loss = jnp.where(rows.where, cross_entropy(logits, rows.labels), 0.0)
-            return (carry[0] + counts, carry[1] + jnp.sum(loss)), None
-
-        def one_model(one):
-            init = jnp.zeros(num_classes * num_classes, jnp.int32), jnp.float32(0)
-            return jax.lax.scan(functools.partial(batch, one), init, test)[0]
-
-        counts, loss = jax.lax.map(one_model, eval_model)
+        counts, loss = jax.lax.map(lambda one: _count(spec, one, test, plain), eval_model)
         return jax.lax.psum((counts, loss, jnp.sum(test.where)), "clients")
 
     counts, loss, total = jax.shard_map(
         on_device, mesh=spec.mesh, in_specs=(P(), P("clients")), out_specs=P(), check_vma=False
     )(eval_model, test)
     return Scores(counts.reshape(-1, num_classes, num_classes), loss / total)
+
+
+def _count(spec: RoundSpec, one: PyTree, test: TestSet, plain: bool) -> tuple[jax.Array, jax.Array]:
+    """Confusion counts ``[C * C]`` and the summed loss of one model on batches ``[n, B, ...]``."""
+    model, predict = spec.local.model, spec.local.method.predict
+    num_classes = spec.local.info.num_classes
+
+    def forward(x):
+        if predict is None or plain:
+            return model.apply(*one, x)[0]
+        return predict(model, one, x)
+
+    def batch(carry, rows):
+        logits = forward(rows.x).logits.astype(jnp.float32)
+        guess = jnp.argmax(logits, -1)
+        pair = jnp.where(rows.where, rows.labels * num_classes + guess, num_classes * num_classes)
+        counts = jnp.bincount(pair, length=num_classes * num_classes + 1)[:-1]
+        loss = jnp.where(rows.where, cross_entropy(logits, rows.labels), 0.0)
+        return (carry[0] + counts, carry[1] + jnp.sum(loss)), None
+
+    init = jnp.zeros(num_classes * num_classes, jnp.int32), jnp.float32(0)
+    return jax.lax.scan(batch, init, test)[0]

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -60,6 +61,27 @@ def _host_arrays(problem: Problem) -> Arrays:
     if config.dataset.placement == "host":
         data = host.tables(data, [phase.method for phase in problem.phases])
     return Arrays(data, tests)
+
+
+def own_sets(problem: Problem, clients: np.ndarray) -> TestSet | None:
+    """Returns the held-out samples of some clients ``[k]`` in batches ``[S, k, n, B, ...]``.
+
+    They are padded to the largest of the sets; None without ``client_holdout``.
+    """
+    if not problem.holdouts or not len(clients):
+        return None
+    ids = [[p.order[p.offsets[k] : p.offsets[k + 1]] for k in clients] for p in problem.holdouts]
+    longest = max(1, *(len(own) for row in ids for own in row))
+    size = min(problem.config.eval_batch_size, longest)
+    width = -(-longest // size) * size
+    padded = np.array([[np.pad(own, (0, width - len(own))) for own in row] for row in ids])
+    where = np.array([[np.arange(width) < len(own) for own in row] for row in ids])
+    x, labels = problem.dataset.x_train[padded], problem.dataset.y_train[padded]
+
+    def cut(a):
+        return a.reshape(*a.shape[:2], -1, size, *a.shape[3:])
+
+    return TestSet(cut(x), cut(labels.astype(np.int32)), cut(where))
 
 
 def scored_sets(problem: Problem) -> tuple[str, ...]:

@@ -22,8 +22,20 @@ COLUMNS = {
     "tail_accuracy": "[S] accuracy on the smallest classes",
     "validation_accuracy": "[S] accuracy on the validation set, if dataset.validation",
     "train_accuracy": "[S] accuracy on the training pool, if eval_train_set",
+    "global_local_accuracy": "[S] mean over clients of the global model's test accuracy, classes "
+    "weighted by the client's shares",
+    "global_local_std": "[S] standard deviation over clients",
+    "global_local_worst_decile": "[S] mean of the lowest tenth of the clients",
+    "global_holdout_accuracy": "[S] mean over clients on their held-out samples, if client_holdout",
+    "global_holdout_std": "[S] standard deviation over clients",
+    "global_holdout_worst_decile": "[S] mean of the lowest tenth of the clients",
     "personal_accuracy": "[S] mean test accuracy of the clients' own models, where there are some",
     "personal_local_accuracy": "[S] the same, each client's classes weighted by its own shares",
+    "personal_local_std": "[S] standard deviation over clients",
+    "personal_local_worst_decile": "[S] mean of the lowest tenth of the clients",
+    "personal_holdout_accuracy": "[S] the same on their held-out samples, if client_holdout",
+    "personal_holdout_std": "[S] standard deviation over clients",
+    "personal_holdout_worst_decile": "[S] mean of the lowest tenth of the clients",
     "local_before_majority": "[S] accuracy before the local update on majority classes",
     "local_before_minority": "[S] ... minority classes",
     "local_before_vacant": "[S] ... classes the client lacks",
@@ -117,12 +129,55 @@ def personal_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[st
         confusion: ``[S, k, C, C]``.
         class_counts: ``[S, k, C]`` of the same clients.
     """
-    recall = np.nan_to_num(np.asarray(classification.per_class_accuracy(confusion)))
-    share = class_counts / class_counts.sum(-1, keepdims=True)
+    accuracy = np.asarray(classification.accuracy(confusion)).mean(-1)
+    local = _by_own_classes(confusion, class_counts)
+    return {"personal_accuracy": accuracy} | over_clients("personal_local", local)
+
+
+def global_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[str, Any]:
+    """Columns of the global model from the clients' points of view.
+
+    Args:
+        confusion: ``[S, C, C]``.
+        class_counts: ``[S, k, C]`` of some clients.
+    """
+    return over_clients("global_local", _by_own_classes(confusion[:, None], class_counts))
+
+
+def holdout_columns(name: str, confusion: np.ndarray) -> dict[str, Any]:
+    """Columns of models on the clients' own samples: confusion ``[S, k, C, C]``."""
+    total = confusion.sum((-2, -1))
+    right = np.trace(confusion, axis1=-2, axis2=-1)
+    return over_clients(name, np.where(total > 0, right / np.maximum(total, 1), np.nan))
+
+
+def over_clients(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Mean, standard deviation and worst decile of accuracies ``[S, k]``, without nan.
+
+    The worst decile is the mean over the lowest tenth of the clients, at least one.
+    """
+    mean = _mean_known(values)
+    known = (~np.isnan(values)).sum(-1, keepdims=True)
+    lowest = np.sort(values, -1)  # nan comes last.
+    worst = np.where(np.arange(values.shape[-1]) < np.ceil(known / 10), lowest, np.nan)
     return {
-        "personal_accuracy": np.asarray(classification.accuracy(confusion)).mean(-1),
-        "personal_local_accuracy": (recall * share).sum(-1).mean(-1),
+        f"{name}_accuracy": mean,
+        f"{name}_std": np.sqrt(_mean_known(np.square(values - mean[..., None]))),
+        f"{name}_worst_decile": _mean_known(worst),
     }
+
+
+def _by_own_classes(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:
+    """Accuracy ``[S, k]`` on test samples drawn by the clients' label distributions.
+
+    It is exact: the recall of each class, weighted by the client's share of it. Classes without
+    test samples are left out.
+    """
+    recall = np.asarray(classification.per_class_accuracy(confusion))
+    counts = np.where(np.isnan(recall), 0, class_counts)
+    total = counts.sum(-1)
+    weighted = (np.nan_to_num(recall) * counts).sum(-1)
+    return np.where(total > 0, weighted / np.maximum(total, 1), np.nan)
 
 
 def local_columns(

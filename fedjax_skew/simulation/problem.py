@@ -13,6 +13,7 @@ import optax
 
 from fedjax_skew.config import check
 from fedjax_skew.data import availability, datasets
+from fedjax_skew.data.client_holdout import split_clients
 from fedjax_skew.data.dataset import Dataset, validate
 from fedjax_skew.data.federated import FederatedData, federate
 from fedjax_skew.data.holdout import with_validation
@@ -43,7 +44,11 @@ class Given:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A checked configuration, its data on the host, and its phases."""
+    """A checked configuration, its data on the host, and its phases.
+
+    ``holdouts`` holds, for every seed, the samples that clients do not train on; empty without
+    ``client_holdout``.
+    """
 
     config: ml_collections.ConfigDict
     dataset: Dataset
@@ -52,6 +57,7 @@ class Problem:
     seeds: tuple[int, ...]
     phases: tuple[Phase, ...]
     given: Given
+    holdouts: tuple[Partition, ...] = ()
 
     @property
     def info(self) -> RunInfo:
@@ -104,6 +110,13 @@ def build(
     partitions = _given_partitions(given, config, dataset) or tuple(
         divide(config, dataset, seed) for seed in seeds
     )
+    holdouts: tuple[Partition, ...] = ()
+    if config.client_holdout:
+        halves = [
+            split_clients(part, dataset.y_train, config.client_holdout, seed)
+            for part, seed in zip(partitions, seeds, strict=True)
+        ]
+        partitions, holdouts = tuple(zip(*halves, strict=True))
     other = config.server_data.unlabelled_dataset
     foreign = method.needs_unlabelled_data and other and other != "labelled"
     unlabelled = _unlabelled(other, config, dataset) if foreign else None
@@ -134,7 +147,7 @@ def build(
     model = make_model(config, dataset, method, aim, module)
     sample = jax.ShapeDtypeStruct(dataset.x_train.shape[1:], dataset.x_train.dtype)
     phases = make_phases(config, info, method, model, mesh, aim, sample, optimizer)
-    return Problem(config, dataset, partitions, data, seeds, phases, given)
+    return Problem(config, dataset, partitions, data, seeds, phases, given, holdouts)
 
 
 def load_dataset(config: ml_collections.ConfigDict, name: str = "") -> Dataset:

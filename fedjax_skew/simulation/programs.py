@@ -1,5 +1,6 @@
 """The compiled functions of one phase, wherever its samples and its client state are."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,12 +12,18 @@ from jax.sharding import PartitionSpec as P
 
 from fedjax_skew.engine import host
 from fedjax_skew.engine.client_state import gather_clients, gather_host_clients
-from fedjax_skew.engine.evaluate import Scores, evaluate_clients
+from fedjax_skew.engine.evaluate import (
+    ClientScores,
+    Scores,
+    TestSet,
+    evaluate_clients,
+    score_holdout,
+)
 from fedjax_skew.engine.local_eval import LocalScores, local_scores, spread_clients
 from fedjax_skew.engine.mesh import replicate
 from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.engine.round import State
-from fedjax_skew.simulation.arrays import Arrays
+from fedjax_skew.simulation.arrays import Arrays, own_sets
 from fedjax_skew.simulation.phases import Phase
 from fedjax_skew.simulation.problem import Problem
 from fedjax_skew.simulation.tracing import trace_evaluation, trace_rounds
@@ -32,6 +39,7 @@ class Programs(NamedTuple):
         rounds: ``(state, until) -> (state, reports)``; the state that goes in is used up.
         model: ``(state, final) -> models [S, ...]`` that the method evaluates.
         scores: ``models -> Scores`` of each of ``scored_sets``.
+        holdout: ``models -> Scores`` on the held-out samples of these clients, or None.
         clients: scores of the personal models of the clients
             ``some_clients(problem, "num_personal_eval_clients")``, or None.
         local: scores of the clients ``some_clients(problem, "num_local_eval_clients")`` before and
@@ -41,7 +49,8 @@ class Programs(NamedTuple):
     rounds: Callable[[State, int], tuple[State, RoundReport]]
     model: Callable[[State, bool], PyTree]
     scores: Callable[[PyTree], tuple[Scores, ...]]
-    clients: Callable[[State], Scores] | None
+    holdout: Callable[[PyTree], Scores] | None
+    clients: Callable[[State], ClientScores] | None
     local: Callable[[State], LocalScores] | None
 
 
@@ -55,16 +64,21 @@ def compile_phase(
 ) -> Programs:
     """Compiles rounds and evaluation for states like ``state``."""
     config = problem.config
-    clients = local = None
-    if phase.method.personal and config.num_personal_eval_clients:
-        who = some_clients(problem, "num_personal_eval_clients")
-        clients = _about_clients(evaluate_clients, problem, phase, state, arrays, who, waiter)
+    clients = local = holdout = None
+    who = some_clients(problem, "num_personal_eval_clients")
+    own = replicate(own_sets(problem, who), phase.spec.mesh)
+    if own is not None:
+        holdout = _score_holdout(phase, own, waiter)
+    if phase.method.personal and len(who):
+        sets = arrays.tests[0], own
+        clients = _about_clients(evaluate_clients, problem, phase, state, arrays, sets, who, waiter)
     if config.num_local_eval_clients:
         who = some_clients(problem, "num_local_eval_clients")
-        local = _about_clients(local_scores, problem, phase, state, arrays, who, waiter)
+        test = arrays.tests[0]
+        local = _about_clients(local_scores, problem, phase, state, arrays, test, who, waiter)
     rounds = compile_rounds(problem, phase, state, arrays, waiter)
     model, scores = _compile_evaluation(phase, state, arrays, waiter)
-    return Programs(rounds, model, scores, clients, local)
+    return Programs(rounds, model, scores, holdout, clients, local)
 
 
 def compile_rounds(
@@ -103,17 +117,28 @@ def _compile_evaluation(
     return model, lambda models: waiter.evaluation(score(models, arrays.tests))
 
 
+def _score_holdout(phase: Phase, own: TestSet, waiter: Waiter) -> Callable[[PyTree], Scores]:
+    """Makes ``Programs.holdout``, which is compiled when it is first called."""
+    score = jax.jit(
+        functools.partial(score_holdout, phase.spec),
+        out_shardings=NamedSharding(phase.spec.mesh, P()),
+        compiler_options=phase.spec.target.compiler_options(),
+    )
+    return lambda models: waiter.evaluation(score(models, own))
+
+
 def _about_clients(
     fn: Callable[..., Any],
     problem: Problem,
     phase: Phase,
     state: State,
     arrays: Arrays,
+    test: Any,
     who: np.ndarray,
     waiter: Waiter,
 ) -> Callable[[State], Any]:
-    """Compiles ``state -> fn(...)`` about the clients ``who [k]``."""
-    spec, test = phase.spec, arrays.tests[0]
+    """Compiles ``state -> fn(...)`` about the clients ``who [k]`` on the set or sets ``test``."""
+    spec = phase.spec
     cohort = np.tile(who, (len(problem.seeds), 1))
     samples = None
     if arrays.data.x is None:

@@ -15,7 +15,8 @@ from fedjax_skew.simulation.description import describe
 from fedjax_skew.simulation.problem import Problem
 
 History = Sequence[Mapping[str, Any]]
-_OPTIONAL = ("head", "middle", "tail", "validation", "train", "personal", "personal_local")
+_OPTIONAL = ("head", "middle", "tail", "validation", "train", "personal")
+_OVER_CLIENTS = ("global_local", "global_holdout", "personal_local", "personal_holdout")
 
 
 def summarize(problem: Problem, history: History, *, initial: str, final: str) -> dict[str, Any]:
@@ -50,9 +51,12 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
         "accuracy": curve_summary(history, "accuracy"),
         "macro_f1": curve_summary(history, "macro_f1"),
     }
-    for column in (f"{name}_accuracy" for name in _OPTIONAL):
+    for column in (f"{name}_accuracy" for name in (*_OPTIONAL, *_OVER_CLIENTS)):
         if column in last:
             summary[column] = curve_summary(history, column)
+    for column in (f"{name}_{what}" for name in _OVER_CLIENTS for what in ("std", "worst_decile")):
+        if column in last:
+            summary[column] = {"last": _over_seeds(_by_seed(history[-1:], column)[:, 0])}
     if "validation_accuracy" in last:
         summary["accuracy"] |= at_best_validation(history)
     useful, executed, samples = (

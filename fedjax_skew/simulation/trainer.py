@@ -214,10 +214,18 @@ class Trainer:
         for name, other in zip(scored_sets(self.problem)[1:], others, strict=True):
             line[f"{name}_accuracy"] = classification.accuracy(np.asarray(other.confusion))
         class_counts = self.problem.data.class_counts
+        who = some_clients(self.problem, "num_personal_eval_clients")
+        if len(who):
+            line |= columns.global_columns(np.asarray(test.confusion), class_counts[:, who])
+        if programs.holdout:
+            own = np.asarray(programs.holdout(model).confusion)
+            line |= columns.holdout_columns("global_holdout", own)
         if programs.clients:
-            own = np.asarray(programs.clients(state).confusion)
-            who = some_clients(self.problem, "num_personal_eval_clients")
-            line |= columns.personal_columns(own, class_counts[:, who])
+            personal = jax.tree.map(np.asarray, programs.clients(state))
+            line |= columns.personal_columns(personal.test.confusion, class_counts[:, who])
+            if personal.holdout:
+                own = personal.holdout.confusion
+                line |= columns.holdout_columns("personal_holdout", own)
         if programs.local:
             found = jax.tree.map(np.asarray, programs.local(state))
             who = some_clients(self.problem, "num_local_eval_clients")

@@ -68,7 +68,7 @@ def test_statistics_never_move_between_clients(simulation, run):
 def test_a_clients_own_model_has_its_own_statistics(simulation, run):
     problem = simulation.problem
     state = run(problem.data.x)
-    scores = compile_phase(problem, problem.phases[0], state, simulation.arrays).clients(state)
+    scores = compile_phase(problem, problem.phases[0], state, simulation.arrays).clients(state).test
     assert scores.confusion.shape == (1, 6, 3, 3)
     kept = jax.tree.map(lambda a: a[0], state.clients.method)
     norm = jax.tree.structure(state.params["norm0"])
