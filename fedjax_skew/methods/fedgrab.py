@@ -7,19 +7,23 @@ so far, ``e`` is the negative sum less the positive one, ``u`` grows by a propor
 and a derivative part of ``e``, and the weights are ``q(u)`` and ``q(-u)``, where ``q`` rises from 0
 to 10 with ``q(0) = 1``. Controllers stay with their client and go on from round to round.
 
-The authors' script never steps the head, so that 40 random heads are averaged once and stay; each
-step bypasses the balancer of some classes at random, of the first one always; and local models get
-the sample counts of other clients as weights. Here the head is trained, nothing is bypassed and
-weights are right. The paper's estimate of the global prior, which would close the controllers of
-large classes, is not called in the script and left out.
+The authors' script (``form="code"``) never steps the head, which stays random, and each step
+bypasses the balancer of some classes: class c with probability ``0.1^(k / (C - 1))``, where k
+classes before it were bypassed, so that the first one always is. By default the head is trained and
+nothing is bypassed. Left out of both forms: the script weights local models by the sample counts of
+other clients; and the paper estimates the global prior to close the controllers of large classes,
+which the script does not call.
 """
+
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
-from fedjax_skew.methods.base import LossContext, Method, MethodState, PyTree, Upload
+from fedjax_skew.methods.base import LossContext, Method, MethodState, Upload
+from fedjax_skew.methods.local_layers import body_mask
 
 
 @validated("hparams.fedgrab")
@@ -28,6 +32,7 @@ def fedgrab(
     proportional: NonNegative = 10.0,
     integral: NonNegative = 0.01,
     derivative: NonNegative = 0.1,
+    form: Literal["paper", "code"] = "paper",
 ) -> Method:
     """Controllers balance positive and negative gradients of every class.
 
@@ -35,7 +40,16 @@ def fedgrab(
         proportional: gain on the change of the error.
         integral: gain on the error.
         derivative: gain on the second difference of the error.
+        form: ``"code"`` freezes the head and bypasses controllers at random, see the module.
     """
+
+    def weights(context):
+        """Weights ``[2, C]`` of positives and negatives, and the classes that are balanced."""
+        output = context.scratch["output"]
+        active = jnp.ones(output.shape, bool)
+        if form == "code":
+            active = ~bypassed(context.key, output.shape[0])
+        return jnp.where(active, gain(jnp.stack([output, -output])), 1.0), active
 
     def init(context):
         zero = jnp.zeros(context.info.num_classes)
@@ -43,20 +57,16 @@ def fedgrab(
         return MethodState(None, {name: zero for name in names})
 
     def loss(context):
-        state = context.scratch
-        return context.mean(
-            losses.weighted_binary_cross_entropy(
-                context.outputs.logits,
-                context.batch.labels,
-                gain(state["output"]),
-                gain(-state["output"]),
-            )
+        values = losses.weighted_binary_cross_entropy(
+            context.outputs.logits, context.batch.labels, *weights(context)[0]
         )
+        return context.mean(values)
 
     def update_scratch(context):
         state = context.scratch
-        positive, negative = gradients(context)
-        positive, negative = state["positive"] + positive, state["negative"] + negative
+        used, active = weights(context)
+        sums = jnp.where(active, gradients(context, *used), 0.0)
+        positive, negative = state["positive"] + sums[0], state["negative"] + sums[1]
         error = negative - positive
         output = (
             state["output"]
@@ -76,6 +86,7 @@ def fedgrab(
         "fedgrab",
         init=init,
         loss=loss,
+        trainable=(lambda client, step: body_mask(client.params)) if form == "code" else None,
         scratch=lambda client: client.state,
         update_scratch=update_scratch,
         make_upload=lambda client, result: Upload(result.scratch),
@@ -87,13 +98,22 @@ def gain(output: jax.Array) -> jax.Array:
     return 10 * jax.nn.sigmoid(output / 2 - jnp.log(9.0))
 
 
-def gradients(context: LossContext) -> tuple[PyTree, PyTree]:
-    """Sums ``[C]`` of the weighted gradients' magnitudes on positives and on negatives."""
+def bypassed(key: jax.Array, num_classes: int) -> jax.Array:
+    """Classes ``[C]`` whose balancer a step of the authors' script leaves out."""
+
+    def draw(number, uniform):
+        hit = uniform < 0.1 ** (number / max(num_classes - 1, 1))
+        return number + hit, hit
+
+    return jax.lax.scan(draw, jnp.float32(0), jax.random.uniform(key, (num_classes,)))[1]
+
+
+def gradients(context: LossContext, positive: jax.Array, negative: jax.Array) -> jax.Array:
+    """Sums ``[2, C]`` of weighted gradients' magnitudes, on positives and on negatives."""
     logits = jax.lax.stop_gradient(context.outputs.logits)
-    where = context.batch.where[:, None]
     member = jax.nn.one_hot(context.batch.labels, logits.shape[-1])
-    output = context.scratch["output"]
-    weight = jnp.where(member > 0, gain(output), gain(-output))
     size = jnp.maximum(jnp.sum(context.batch.where), 1)
-    gradient = jnp.where(where, jnp.abs(jax.nn.sigmoid(logits) - member) * weight, 0.0) / size
-    return jnp.sum(gradient * member, 0), jnp.sum(gradient * (1 - member), 0)
+    gradient = jnp.abs(jax.nn.sigmoid(logits) - member) / size
+    gradient = jnp.where(context.batch.where[:, None], gradient, 0.0)
+    on_positives, on_negatives = gradient * member, gradient * (1 - member)
+    return jnp.stack([positive * jnp.sum(on_positives, 0), negative * jnp.sum(on_negatives, 0)])

@@ -60,7 +60,7 @@ COLUMNS = (
     _score("Mean of last 50", "accuracy", "mean_last_50"),
     _score("Macro-F1", "macro_f1", "last"),
     _score("Validation", "validation_accuracy", "last"),
-    _score("Own models", "personal_accuracy", "last"),
+    _score("Own models", "personal_local_accuracy", "last"),
     Column("Rounds", lambda run: str(run.record.rounds_done), lambda run: run.record.rounds_done),
     Column(
         "Seeds", lambda run: str(run.fields.get("num_seeds", "")), lambda run: len(run.curve[1])

@@ -1,12 +1,14 @@
 """Composition of methods: parts that do not collide merge, others are refused."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from fedjax_skew.methods import build
+from fedjax_skew.methods import REGISTRY, build
 from fedjax_skew.methods.base import Method, MethodState, Upload
 from fedjax_skew.methods.composition import compose
 
@@ -103,3 +105,16 @@ def test_a_pair_differs_from_each_of_its_methods(simulate, pair, first, second):
     assert np.isfinite(float(optax.tree.norm(both.state.params)))
     assert apart(both, a) > 1e-4
     assert apart(both, b) > 1e-4
+
+
+def test_every_pair_composes_or_is_refused_with_a_sentence_about_its_parts():
+    built = {name: build(name) for name in REGISTRY}
+    composed = 0
+    for a, b in itertools.combinations(built, 2):
+        try:
+            compose([built[a], built[b]])
+            composed += 1
+        except ValueError as error:
+            alone = "trains in phases" in str(error)
+            assert (a in str(error) and b in str(error)) or alone, error
+    assert composed > 500

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_skew.methods.fedgrab import fedgrab, gain
+from fedjax_skew.methods.fedgrab import bypassed, fedgrab, gain
 
 
 def fresh(make_init_context):
@@ -62,3 +62,27 @@ def test_controllers_stay_with_their_client(simulate):
     assert (seen[0] > 0).sum() == 3
     assert (seen[1] >= seen[0]).all() and (seen[1] > seen[0]).sum() == 3
     assert np.isfinite(np.asarray(jax.tree.leaves(two.state.params)[0])).all()
+
+
+def test_the_script_bypasses_the_first_class_always_and_later_ones_less_often():
+    drawn = jax.vmap(lambda key: bypassed(key, 10))(jax.random.split(jax.random.key(0), 2000))
+    share = np.asarray(drawn).mean(0)
+    np.testing.assert_allclose(share[0], 1.0)
+    np.testing.assert_allclose(share[1], 0.1 ** (1 / 9), atol=0.03)
+    assert (np.diff(share) < 0.03).all() and share[-1] < 0.5
+
+
+def test_the_script_neither_weights_nor_counts_a_bypassed_class(make_init_context, make_context):
+    state = {**fresh(make_init_context), "output": jnp.full(4, 3.0)}
+    context = make_context(scratch=state)
+    new = fedgrab(form="code").update_scratch(context)
+    skipped = np.asarray(bypassed(context.key, 4))
+    assert skipped[0]
+    np.testing.assert_array_equal(new["negative"][skipped], 0.0)
+    np.testing.assert_array_equal(np.asarray(new["negative"] > 0), ~skipped)
+
+
+def test_the_script_never_trains_the_head(take_step, make_init_context, make_client):
+    client = make_client(state=fresh(make_init_context))
+    done = take_step(fedgrab(form="code"), client, momentum=0.9, weight_decay=0.1)
+    jax.tree.map(np.testing.assert_array_equal, done.params["head"], client.params["head"])
