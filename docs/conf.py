@@ -37,7 +37,7 @@ include_patterns = [
     "CONTRIBUTING.md",
 ]
 exclude_patterns = [".*", "build", "docs/_build", "fedjax_skew", "runs", "tests"]
-templates_path = ["_templates"]
+templates_path = [str(ROOT / "docs" / "_templates")]
 suppress_warnings = ["myst.header"]  # A page of measured results may start with a subsection.
 
 html_theme = "furo"
@@ -54,6 +54,8 @@ myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_merge_streams = True
+nb_render_markdown_format = "myst"
 
 # The page that lists all methods follows from the registry.
 _modules = sorted({entry.module or name for name, entry in methods.REGISTRY.items()})

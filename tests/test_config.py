@@ -36,7 +36,9 @@ def test_what_determines_the_parameters_may_not_change_on_resume(name):
     assert not config_lib.may_change(name, default_config())
 
 
-@pytest.mark.parametrize("name", ["eval_every", "dataset.path", *sorted(config_lib.EXECUTION_FIELDS)])
+@pytest.mark.parametrize(
+    "name", ["eval_every", "dataset.path", *sorted(config_lib.EXECUTION_FIELDS)]
+)
 def test_what_does_not_may_change_on_resume(name):
     assert config_lib.may_change(name, default_config())
 

@@ -36,6 +36,10 @@ def test_the_code_cells_of_a_notebook_run(notebook, monkeypatch, tmp_path):
 class _Display:
     Markdown = str
 
+    @staticmethod
+    def Image(path, width):
+        return path
+
 
 def test_there_are_four_notebooks():
     assert len(NOTEBOOKS) == 4

@@ -35,7 +35,7 @@ def train_and_evaluate(
 
     Args:
         config: see ``fedjax_skew.default_config``.
-        workdir: directory of the run; see the README for its files.
+        workdir: directory of the run; ``fedjax_skew.runs.rundir.FILES`` describes its files.
         progress: show a progress bar.
         callbacks: called after every evaluation and at the end.
         **given: ``dataset``, ``partition``, ``method``, ``module``, ``optimizer`` and ``params`` in
