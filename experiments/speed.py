@@ -70,12 +70,14 @@ def _measure(
     made = problem.build(config, dataset=data)
     arrays, state = device_arrays(made), initial_state(made)
     began = time.perf_counter()
-    compiled = trace_rounds(made, made.phases[0], state, arrays).lower().compile()
+    phase = made.phases[0]
+    compiled = trace_rounds(made, phase, state, arrays).lower().compile()
     compile_seconds = time.perf_counter() - began
     times: list[float] = []
     while len(times) < 2 or (len(times) <= _MOST_ROUNDS and sum(times[1:]) < _LEAST_SECONDS):
         began = time.perf_counter()
-        state, _ = jax.block_until_ready(compiled(state, arrays.data, np.int32(len(times) + 1)))
+        until = np.int32(len(times) + 1)
+        state, _ = jax.block_until_ready(compiled(phase.spec, state, arrays.data, until))
         times.append(time.perf_counter() - began)
     seconds = min(times[1:])  # The first round warms up, and others may share the machine.
     return Speed(count * per_sample / seconds, compile_seconds)

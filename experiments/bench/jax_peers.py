@@ -30,7 +30,7 @@ class Ours:
 
     def __init__(self, problem: Problem):
         arrays, self.state = device_arrays(problem), initial_state(problem)
-        self.data = arrays.data
+        self.data, self.spec = arrays.data, problem.phases[0].spec
         began = time.time()
         traced = trace_rounds(problem, problem.phases[0], self.state, arrays)
         self.compiled: Any = traced.lower().compile()
@@ -43,7 +43,9 @@ class Ours:
     def round(self) -> int:
         """Runs the next round."""
         until = np.int32(int(self.state.round) + 1)
-        self.state, report = jax.block_until_ready(self.compiled(self.state, self.data, until))
+        self.state, report = jax.block_until_ready(
+            self.compiled(self.spec, self.state, self.data, until)
+        )
         self.useful += int(report.useful_steps[0])
         self.executed += int(report.executed_steps[0])
         return int(report.samples[0])

@@ -124,8 +124,9 @@ class HostRounds:
         if self._on_host:
             shardings = shardings._replace(clients=everywhere)
         step = jax.jit(
-            functools.partial(_step, spec, self._on_host),
-            donate_argnums=0,
+            _step,
+            static_argnums=1,
+            donate_argnums=2,
             out_shardings=(shardings, everywhere),
             compiler_options=spec.target.compiler_options(),
         )
@@ -136,7 +137,9 @@ class HostRounds:
                 lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere), rows
             )
             state = state._replace(clients=rows)
-        self._step: Callable[..., Any] = compile(step.lower(state, data, cohort, samples))
+        self._step: Callable[..., Any] = compile(
+            step.lower(spec, self._on_host, state, data, cohort, samples)
+        )
 
     def __call__(self, state: State, until: int) -> tuple[State, RoundReport]:
         """Runs rounds up to ``until``; reports ``[until - state.round, ...]`` are numpy."""
@@ -147,7 +150,7 @@ class HostRounds:
             if self._on_host:
                 rows = replicate(gather_host_clients(client_state, cohort), self._spec.mesh)
                 state = state._replace(clients=rows)
-            state, report = self._wait(self._step(state, self._data, placed, samples))
+            state, report = self._wait(self._step(self._spec, state, self._data, placed, samples))
             if self._on_host:
                 scatter_host_clients(client_state, cohort, state.clients)
                 state = state._replace(clients=client_state)

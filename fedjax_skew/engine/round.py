@@ -72,6 +72,10 @@ def state_shardings(mesh: Mesh) -> State:
 class RoundSpec:
     """How rounds run.
 
+    It is a pytree: the numbers of ``lr_schedule`` are its leaves if that is a pytree too, such as
+    ``jax.tree_util.Partial``, and all else is static. A program that takes it as an argument serves
+    every learning rate.
+
     Attributes:
         local: how clients train.
         mesh: devices, with one axis ``clients``.
@@ -91,6 +95,13 @@ class RoundSpec:
     stop_nonfinite: bool = True
     dropout: float = 0.0
     stragglers: float = 0.0
+
+
+jax.tree_util.register_dataclass(
+    RoundSpec,
+    data_fields=["lr_schedule"],
+    meta_fields=[f.name for f in dataclasses.fields(RoundSpec) if f.name != "lr_schedule"],
+)
 
 
 def run_rounds(

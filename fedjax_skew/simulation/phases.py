@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -109,17 +110,21 @@ def make_model(
     return method.model(model) if method.model else model
 
 
-def make_schedule(config: ml_collections.ConfigDict) -> Callable[[jax.Array], jax.Array]:
-    """Returns ``round -> client learning rate``."""
-    lr, rounds = config.client_lr, config.rounds
-    if config.lr_schedule == "exponential":
-        return optax.exponential_decay(lr, 1, config.lr_decay)
-    if config.lr_schedule == "cosine":
-        return optax.cosine_decay_schedule(lr, rounds)
-    if config.lr_schedule == "step":
-        scales = {int(f * rounds): config.lr_decay for f in config.lr_milestones}
-        return optax.piecewise_constant_schedule(lr, scales)
-    return optax.constant_schedule(lr)
+def make_schedule(config: ml_collections.ConfigDict) -> Callable[[Any], Any]:
+    """Returns ``round -> client learning rate``, a pytree whose only leaf is ``client_lr``."""
+    name, rounds, decay = config.lr_schedule, config.rounds, config.lr_decay
+    scales = {int(f * rounds): decay for f in config.lr_milestones}
+
+    def schedule(lr, round_):
+        if name == "exponential":
+            return optax.exponential_decay(lr, 1, decay)(round_)
+        if name == "cosine":
+            return optax.cosine_decay_schedule(lr, rounds)(round_)
+        if name == "step":
+            return optax.piecewise_constant_schedule(lr, scales)(round_)
+        return lr
+
+    return jax.tree_util.Partial(schedule, config.client_lr)
 
 
 def make_optimizer(

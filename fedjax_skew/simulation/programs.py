@@ -93,7 +93,7 @@ def compile_rounds(
 
     def rounds(state, until):
         first = int(state.round)
-        state, report = waiter.rounds(compiled(state, data, np.int32(until)))
+        state, report = waiter.rounds(compiled(phase.spec, state, data, np.int32(until)))
         done = int(state.round) - first
         return state, jax.tree.map(lambda r: np.asarray(r)[:done], report)
 
@@ -112,9 +112,9 @@ def _compile_evaluation(
         if make is None:
             return state.params, state.stats
         args = state._replace(clients=None), arrays.data, np.bool_(final)
-        return waiter.evaluation(make(*args))
+        return waiter.evaluation(make(phase.spec, *args))
 
-    return model, lambda models: waiter.evaluation(score(models, arrays.tests))
+    return model, lambda models: waiter.evaluation(score(phase.spec, models, arrays.tests))
 
 
 def _score_holdout(phase: Phase, own: TestSet, waiter: Waiter) -> Callable[[PyTree], Scores]:
@@ -146,7 +146,7 @@ def _about_clients(
         samples = replicate(host.gather(problem.data, cohort, longest), spec.mesh)
     on_host = host.on_host(state)
 
-    def about(state, data, test, samples):
+    def about(spec, state, data, test, samples):
         if samples is not None:
             data = host.with_samples(data, samples, cohort)
         if not on_host:
@@ -161,5 +161,9 @@ def _about_clients(
         return state._replace(clients=rows)
 
     jitted = jax.jit(about, out_shardings=NamedSharding(spec.mesh, P()))
-    compiled = waiter.compile(jitted.lower(brought(state), arrays.data, test, samples))
-    return lambda state: waiter.evaluation(compiled(brought(state), arrays.data, test, samples))
+    compiled = waiter.compile(jitted.lower(spec, brought(state), arrays.data, test, samples))
+
+    def call(state):
+        return waiter.evaluation(compiled(spec, brought(state), arrays.data, test, samples))
+
+    return call

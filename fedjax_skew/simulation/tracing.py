@@ -8,7 +8,6 @@ Arguments may be shapes instead of arrays, as ``abstract_arrays`` and ``abstract
     traced.lower(lowering_platforms=("cuda",)).as_text()
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -24,25 +23,26 @@ from fedjax_skew.simulation.problem import Problem
 
 
 def trace_rounds(problem: Problem, phase: Phase, state: State, arrays: Arrays) -> jax.stages.Traced:
-    """Traces ``(state, data, until) -> (state, reports)`` for data and state on the devices."""
+    """Traces ``(spec, state, data, until) -> (state, reports)`` for arrays on the devices."""
     length = min(problem.config.eval_every, phase.last - phase.first)
     shardings = state_shardings(phase.spec.mesh)
     fn = jax.jit(
-        functools.partial(run_rounds, phase.spec, length),
-        donate_argnums=0,
+        run_rounds,
+        static_argnums=1,
+        donate_argnums=2,
         out_shardings=(shardings, shardings.round),
         compiler_options=phase.spec.target.compiler_options(),
     )
-    return fn.trace(state, arrays.data, np.int32(0))
+    return fn.trace(phase.spec, length, state, arrays.data, np.int32(0))
 
 
 class TracedEvaluation(NamedTuple):
-    """Traced programs of an evaluation.
+    """Traced programs of an evaluation; ``spec`` is the phase's.
 
     Attributes:
-        model: ``(state without clients, data, final) -> models [S, ...]``, or None if the method
-            evaluates the global model itself.
-        scores: ``(models, tests) -> Scores`` of each of ``scored_sets``.
+        model: ``(spec, state without clients, data, final) -> models [S, ...]``, or None if the
+            method evaluates the global model itself.
+        scores: ``(spec, models, tests) -> Scores`` of each of ``scored_sets``.
     """
 
     model: jax.stages.Traced | None
@@ -55,11 +55,11 @@ def trace_evaluation(phase: Phase, state: State, arrays: Arrays) -> TracedEvalua
 
     def trace(fn, *args):
         jitted = jax.jit(
-            functools.partial(fn, phase.spec),
+            fn,
             out_shardings=everywhere,
             compiler_options=phase.spec.target.compiler_options(),
         )
-        return jitted.trace(*args)
+        return jitted.trace(phase.spec, *args)
 
     if phase.method.eval_model is None:
         return TracedEvaluation(None, trace(score_sets, (state.params, state.stats), arrays.tests))

@@ -82,3 +82,14 @@ def test_the_target_decides_convolutions_and_chunks(tiny_config):
 def test_an_unknown_target_is_named(tiny_config, blobs):
     with pytest.raises(ValueError, match="target='cud' is unknown"):
         build(config_for(tiny_config), dataset=blobs, target="cud")
+
+
+@pytest.mark.parametrize("schedule", ["constant", "exponential", "cosine", "step"])
+def test_learning_rates_share_one_program(tiny_config, blobs, schedule):
+    made = [
+        build(config_for(tiny_config, client_lr=lr, lr_schedule=schedule), dataset=blobs)
+        for lr in (0.1, 0.03)
+    ]
+    assert texts(made[0]) == texts(made[1])
+    rates = [float(problem.phases[0].spec.lr_schedule(0)) for problem in made]
+    assert rates == pytest.approx([0.1, 0.03])
