@@ -104,7 +104,7 @@ def claims_overview() -> str:
 
 
 def _sentence(function: Callable[..., object]) -> str:
-    return escape_markdown((function.__doc__ or "").strip())
+    return escape_markdown((function.__doc__ or "").partition("\n\n")[0])
 
 
 BLOCKS: dict[str, Callable[[Paper], str]] = {
