@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fedjax_skew.engine.communication import Traffic
 from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.metrics import classification, skew
 
@@ -52,6 +53,12 @@ COLUMNS = {
     "useful_steps": "local steps the clients needed since the last line, all seeds",
     "executed_steps": "local steps computed since the last line, all seeds",
     "samples": "training samples used since the last line, all seeds",
+    "asked": "[S] clients that received the model since the last line",
+    "answered": "[S] clients of them that sent an update",
+    "bytes_down": "[S] bytes that the server has sent to clients so far",
+    "bytes_up": "[S] bytes that clients have sent to the server so far",
+    "round_bytes_down": "[S] bytes that the server sent to clients in the last round",
+    "round_bytes_up": "[S] bytes that clients sent to the server in the last round",
 }
 
 
@@ -68,28 +75,52 @@ def plain(value: Any) -> Any:
     return value
 
 
-def round_columns(report: RoundReport, before: Mapping[str, Any]) -> dict[str, Any]:
+def round_columns(
+    report: RoundReport, before: Mapping[str, Any], traffic: Traffic, first_bytes: int = 0
+) -> dict[str, Any]:
     """Returns the columns of the rounds since the last evaluation.
 
     Args:
         report: reports ``[n, ...]`` of the newest rounds.
         before: the same columns of the rounds before them, or nothing.
+        traffic: bytes of a client and round.
+        first_bytes: bytes that all clients together received before these rounds.
     """
-    nonfinite = report.nonfinite.sum(0, dtype=np.int64)
-    counted = ("useful_steps", "executed_steps", "samples")
+    sums = {
+        "nonfinite_clients": report.nonfinite.sum(0, dtype=np.int64),
+        "asked": report.asked.sum(0, dtype=np.int64),
+        "answered": report.answered.sum(0, dtype=np.int64),
+        **{
+            name: getattr(report, name).sum(dtype=np.int64)
+            for name in ("useful_steps", "executed_steps", "samples")
+        },
+    }
+    sums["bytes_down"] = sums["asked"] * traffic.down + first_bytes
+    sums["bytes_up"] = sums["answered"] * traffic.up
     return plain(
         {
             "train_loss": report.loss[-1],
             "update_norm": report.update_norm[-1],
             "mean_update_norm": report.mean_update_norm[-1],
             "update_cosine": report.cosine[-1],
-            "nonfinite_clients": nonfinite + np.asarray(before.get("nonfinite_clients", 0)),
-            **{
-                name: int(getattr(report, name).sum(dtype=np.int64)) + before.get(name, 0)
-                for name in counted
-            },
+            **{name: value + np.asarray(before.get(name, 0)) for name, value in sums.items()},
+            "round_bytes_down": report.asked[-1].astype(np.int64) * traffic.down,
+            "round_bytes_up": report.answered[-1].astype(np.int64) * traffic.up,
         }
     )
+
+
+def total_columns(pending: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the columns that count from the first round.
+
+    Args:
+        pending: the columns of the rounds since the last evaluation.
+        last: the line of the last evaluation, or nothing.
+    """
+    return {
+        name: np.asarray(pending[name]) + np.asarray(last.get(name, 0))
+        for name in ("bytes_down", "bytes_up")
+    }
 
 
 def class_groups(class_counts: np.ndarray, thresholds: tuple[float, float]) -> np.ndarray:

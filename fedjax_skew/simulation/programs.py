@@ -1,5 +1,6 @@
 """The compiled functions of one phase, wherever its samples and its client state are."""
 
+import concurrent.futures
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from fedjax_skew.engine import host
 from fedjax_skew.engine.client_state import gather_clients, gather_host_clients
+from fedjax_skew.engine.communication import Traffic, traffic
 from fedjax_skew.engine.evaluate import (
     ClientScores,
     Scores,
@@ -44,6 +46,7 @@ class Programs(NamedTuple):
             ``some_clients(problem, "num_personal_eval_clients")``, or None.
         local: scores of the clients ``some_clients(problem, "num_local_eval_clients")`` before and
             after a local update, or None.
+        traffic: bytes between the server and a client in a round.
     """
 
     rounds: Callable[[State, int], tuple[State, RoundReport]]
@@ -52,6 +55,7 @@ class Programs(NamedTuple):
     holdout: Callable[[PyTree], Scores] | None
     clients: Callable[[State], ClientScores] | None
     local: Callable[[State], LocalScores] | None
+    traffic: Traffic
 
 
 def some_clients(problem: Problem, field: str) -> np.ndarray:
@@ -64,6 +68,11 @@ def compile_phase(
 ) -> Programs:
     """Compiles rounds and evaluation for states like ``state``."""
     config = problem.config
+    # Bytes are counted by tracing, for which there is time while XLA compiles.
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    last = phase is problem.phases[-1]
+    sent = thread.submit(traffic, phase.spec, state, problem.data, last=last)
+    thread.shutdown(wait=False)
     clients = local = holdout = None
     who = some_clients(problem, "num_personal_eval_clients")
     own = replicate(own_sets(problem, who), phase.spec.mesh)
@@ -78,7 +87,7 @@ def compile_phase(
         local = _about_clients(local_scores, problem, phase, state, arrays, test, who, waiter)
     rounds = compile_rounds(problem, phase, state, arrays, waiter)
     model, scores = _compile_evaluation(phase, state, arrays, waiter)
-    return Programs(rounds, model, scores, holdout, clients, local)
+    return Programs(rounds, model, scores, holdout, clients, local, sent.result())
 
 
 def compile_rounds(

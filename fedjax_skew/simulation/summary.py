@@ -66,6 +66,8 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
     summary |= {
         "per_class_accuracy": last["per_class_accuracy"],
         "confusion": last["confusion"],
+        "bytes_down": last["bytes_down"],
+        "bytes_up": last["bytes_up"],
         "nonfinite_clients": int(sum(sum(line["nonfinite_clients"]) for line in history)),
         "initial_params_hash": initial,
         "final_params_hash": final,

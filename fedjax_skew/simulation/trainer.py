@@ -197,7 +197,10 @@ class Trainer:
         began, first = time.time(), point.round
         state, report = programs.rounds(point.state, until)
         self._check_finite(phase, report, first)
-        pending = columns.round_columns(report, point.pending)
+        received = 0
+        if first == phase.first and first:  # All clients know what the first phase starts with.
+            received = self.problem.info.num_clients * programs.traffic.once
+        pending = columns.round_columns(report, point.pending, programs.traffic, received)
         point = Point(state, int(state.round), pending, point.seconds + time.time() - began)
         self.progress.advance(point.round - first)
         return point
@@ -236,6 +239,7 @@ class Trainer:
                 class_counts[:, who],
             )
         line |= point.pending
+        line |= columns.total_columns(point.pending, self.history[-1] if self.history else {})
         line["client_lr"] = float(phase.spec.lr_schedule(point.round - 1))
         seconds = point.seconds + time.time() - began
         line = columns.plain({**line, "seconds": round(seconds, 3)})
