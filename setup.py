@@ -19,9 +19,8 @@ EXTRAS = {
     ],
     # Methods that cluster clients.
     "methods": ["scikit-learn>=1.3"],
-    # Run directories: checkpoints, progress, TensorBoard, the picture of a partition.
+    # Run directories: checkpoints, progress, TensorBoard.
     "runs": [
-        "matplotlib>=3.8",
         "orbax-checkpoint>=0.11.5,<1",
         "tensorboardX>=2.6",
         "tqdm>=4.66",
@@ -52,6 +51,8 @@ EXTRAS |= {
         "torch>=2.2",
     ],  # pfl asks for an older absl-py; see experiments/benchmark.py.
     "ray": ["ray>=2.30"],
+    "wandb": ["wandb>=0.16"],
+    "mlflow": ["mlflow>=2.10"],
     "accelerators": ["jax[cuda12]; sys_platform == 'linux'"],
 }
 

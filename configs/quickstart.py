@@ -17,7 +17,7 @@ def get_config(arg: str = "") -> ml_collections.ConfigDict:
         config.local_epochs = 5
         config.num_seeds = 3
         config.eval_every = 5
-        config.figures = config.tensorboard = False
+        config.figures, config.loggers = False, ""
         # A class that a client lacks counts as one sample. FedLC does not say what it does with
         # such classes, and leaving them out of the softmax (0) fails on this data.
         config.hparams.fedlc.min_count = 1.0

@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -71,6 +72,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         logging.set_verbosity(logging.WARNING)
         # orbax logs, with a traceback, what it also raises.
         logging.get_absl_logger().addFilter(lambda record: "orbax" not in record.pathname)
+        _quiet_about_a_full_disk()
         # SIGTERM ends like Ctrl-C; a running training sets its own handlers, which save first.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
@@ -84,10 +86,10 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             if found[1] == EXIT_BAD_INPUT and os.environ.get(_DEBUG):
                 raise
             alone = isinstance(error, Interrupted) and not jax.distributed.is_initialized()
-            if alone or isinstance(error, KeyboardInterrupt):
-                _end_at_once(*found)  # XLA's threads may be compiling; an orderly exit can crash.
-            together = isinstance(error, _TOGETHER) and found[1] != EXIT_DISK
-            (_end if together else _end_alone)(*found)
+            if alone or isinstance(error, KeyboardInterrupt) or found[1] == EXIT_DISK:
+                # An orderly exit can crash while XLA compiles, and complains of a full disk again.
+                _end_at_once(*found)
+            (_end if isinstance(error, _TOGETHER) else _end_alone)(*found)
 
     app.run(guarded, flags_parser=_parse)
 
@@ -117,6 +119,27 @@ def ending(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, (ValueError, MissingExtra)):
         return str(error), EXIT_BAD_INPUT
     return None
+
+
+def _quiet_about_a_full_disk() -> None:
+    """Drops what threads of libraries print about a full disk; the run says it in one sentence."""
+
+    def expected(error: BaseException | None) -> bool:
+        # orbax closes its event loop under the threads that still write.
+        closed = isinstance(error, RuntimeError) and "Event loop is closed" in str(error)
+        return error is not None and (closed or rundir.disk_is_full(error))
+
+    in_thread, in_callback = threading.excepthook, sys.unraisablehook
+
+    def thread_hook(args: threading.ExceptHookArgs) -> None:
+        if not expected(args.exc_value):
+            in_thread(args)
+
+    def callback_hook(args: "sys.UnraisableHookArgs") -> None:
+        if not expected(args.exc_value):
+            in_callback(args)
+
+    threading.excepthook, sys.unraisablehook = thread_hook, callback_hook
 
 
 def _parse(argv: Sequence[str]) -> list[str]:

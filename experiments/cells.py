@@ -119,7 +119,7 @@ def plan(
             scale_rules.change(config, change)
         fit_phases(config)
         config.dataset.data_dir = data_dir
-        config.figures = config.tensorboard = False
+        config.figures, config.loggers = False, ""
         for part in split_by_seed(config) if split_seeds else [config]:
             made = Run(part, run.rows)
             directory = pathlib.Path(workdir) / "cells" / made.name

@@ -97,7 +97,7 @@ def plan(
     planned = []
     for point in points:
         whole = fit_phases(grid.configure(config, point))
-        whole.figures = whole.tensorboard = False
+        whole.figures, whole.loggers = False, ""
         check(whole)
         cells = []
         for part in split_by_seed(whole) if split else [whole]:

@@ -130,6 +130,16 @@ def choice(*names: str) -> Rule:
     return Rule(str, "one of " + ", ".join(names), choices=names, example=names[0])
 
 
+def several(*names: str) -> Rule:
+    """Some of the given words, separated by commas, or an empty text."""
+
+    def accepts(value):
+        return not value or (set(value.split(",")) <= set(names))
+
+    words = f"names separated by commas, from {', '.join(names)}"
+    return Rule(str, words, accepts, example=names[0])
+
+
 def text(*, empty: bool = True) -> Rule:
     """Any string, or any non-empty string."""
     words = "a string" if empty else "a non-empty string"

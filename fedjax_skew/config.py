@@ -15,7 +15,7 @@ from typing import Any
 import ml_collections
 
 from fedjax_skew import checks, methods, models
-from fedjax_skew.checks import FLAG, Rule, above, at_least, choice, number, text, whole
+from fedjax_skew.checks import FLAG, Rule, above, at_least, choice, number, several, text, whole
 from fedjax_skew.data import augment, availability, partition
 from fedjax_skew.errors import unknown
 
@@ -163,7 +163,12 @@ FIELDS: Mapping[str, Field] = {
         0, whole(0), "rounds between checkpoints; 0 saves once per minute", execution=True
     ),
     "keep_checkpoints": Field(2, whole(1, 1000), "checkpoints to keep", execution=True),
-    "tensorboard": Field(True, FLAG, "write TensorBoard events", execution=True),
+    "loggers": Field(
+        "tensorboard",
+        several("tensorboard", "csv", "wandb", "mlflow"),
+        "where metrics are written beside metrics.jsonl",
+        execution=True,
+    ),
     "figures": Field(True, FLAG, "draw the partition", execution=True),
     "clients_per_chunk": Field(
         0, whole(0, 2**20), "clients trained at a time; 0 chooses by backend", execution=True

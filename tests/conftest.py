@@ -108,7 +108,7 @@ def tiny_config():
         config.client_lr = 0.1
         config.num_devices = 1
         config.eval_every = 1
-        config.tensorboard = False
+        config.loggers = ""
         config.figures = False
         for name, value in changes.items():
             if name == "hparams":

@@ -144,7 +144,7 @@ print(len(fedjax_skew.simulate(config).history))
         ("fedjax_skew.methods.fedconcat.cluster_clients(None, 2, 0)", "methods"),
         ("fedjax_skew.report.style.context().__enter__()", "report"),
         ("fedjax_skew.report.lines.tsne(None)", "report"),
-        ("fedjax_skew.runs.loggers.TensorBoard('.')", "runs"),
+        ("fedjax_skew.runs.loggers.TensorBoard('.', {})", "runs"),
     ],
 )
 def test_a_missing_extra_is_one_sentence(optional, code, extra):

@@ -62,7 +62,7 @@ def test_ci_runs_the_test_command_of_the_readme():
 
 def test_the_table_of_files_is_true_for_the_first_command():
     config = quickstart.get_config()
-    assert not config.figures and not config.tensorboard
+    assert not config.figures and not config.loggers
     table = README.split("| file | content |")[1].split("\n\n")[0]
     named = set(re.findall(r"METHOD/([\w.]+)", table))
     written = {rundir.CONFIG, rundir.IDENTITY, rundir.METRICS, rundir.SUMMARY}

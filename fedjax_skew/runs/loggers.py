@@ -1,14 +1,37 @@
-"""Loggers: callbacks that write the metrics of a run for other programs."""
+"""Loggers: callbacks that pass the metrics of a run on to other programs.
 
+``config.loggers`` names them, separated by commas. A logger's package is imported only when it is
+named. Your own loggers are ``Callback`` objects, given to ``train_and_evaluate`` or ``simulate``.
+"""
+
+import csv
+import io
+import os
 import pathlib
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from fedjax_skew.config import flatten
 from fedjax_skew.errors import import_extra
+from fedjax_skew.runs import rundir
 from fedjax_skew.simulation.callbacks import Callback, Line
 
 _NOT_SCALARS = ("round", "confusion", "per_class_accuracy")
+
+
+def make_loggers(names: str, workdir: pathlib.Path, config: Mapping[str, Any]) -> list[Callback]:
+    """Builds the loggers of a run.
+
+    Args:
+        names: from ``LOGGERS``, separated by commas; checked with the configuration.
+        workdir: the run directory.
+        config: what the run is, for services that show it.
+    """
+    return [LOGGERS[name](workdir, config) for name in names.split(",") if name]
 
 
 def scalars(line: Line) -> dict[str, float]:
@@ -25,20 +48,141 @@ def scalars(line: Line) -> dict[str, float]:
 class TensorBoard(Callback):
     """Writes TensorBoard events to ``tensorboard/``."""
 
-    def __init__(self, workdir: pathlib.Path):
-        self._writer_type = import_extra("tensorboardX", "runs").SummaryWriter
-        self._directory = str(workdir / "tensorboard")
+    def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
+        self._events = import_extra("tensorboardX.event_file_writer", "runs")
+        self._summary = import_extra("tensorboardX.proto.summary_pb2", "runs").Summary
+        self._directory = workdir / rundir.TENSORBOARD
 
     def on_start(self, history: Sequence[Line]) -> None:
-        """Opens the file; events after the last line of ``history`` are forgotten."""
-        last = history[-1]["round"] if history else 0
-        self._writer = self._writer_type(self._directory, purge_step=last + 1)
+        """Opens a file; TensorBoard forgets events after the last line of ``history``."""
+        self._directory.mkdir(exist_ok=True)
+        prefix = str(self._directory / "events")
+        self._writer = self._events.EventsWriter(prefix, f".{os.getpid()}")
+        first = history[-1]["round"] + 1 if history else 1
+        session = self._events.event_pb2.SessionLog
+        self._write(first, session_log=session(status=session.START))
 
     def on_evaluation(self, line: Line) -> None:
-        """Writes one event per column."""
-        for name, value in scalars(line).items():
-            self._writer.add_scalar(name, value, line["round"])
+        """Writes one value per column, without a thread: a full disk is noticed here."""
+        values = [self._summary.Value(tag=k, simple_value=v) for k, v in scalars(line).items()]
+        self._write(line["round"], summary=self._summary(value=values))
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Closes the file."""
         self._writer.close()
+
+    def _write(self, step: int, **content: Any) -> None:
+        event = self._events.event_pb2.Event(wall_time=time.time(), step=step, **content)
+        self._writer.write_event(event)
+        self._writer.flush()
+
+
+class CsvFile(Callback):
+    """Writes ``metrics.csv``: one row per evaluation, numbers averaged over seeds."""
+
+    def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
+        self._path = workdir / rundir.METRICS_CSV
+        self._rows: list[dict[str, float]] = []
+
+    def on_start(self, history: Sequence[Line]) -> None:
+        """Takes over the rows of a run that is resumed."""
+        self._rows = [{"round": line["round"], **scalars(line)} for line in history]
+
+    def on_evaluation(self, line: Line) -> None:
+        """Writes the file anew."""
+        self._rows.append({"round": line["round"], **scalars(line)})
+        columns = dict.fromkeys(name for row in self._rows for name in row)
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, list(columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows)
+        rundir.write_text(self._path, buffer.getvalue())
+
+
+class WeightsAndBiases(Callback):
+    """Logs to Weights & Biases; its environment variables choose project, entity and mode."""
+
+    def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
+        self._wandb = import_extra("wandb", "wandb")
+        self._workdir, self._config = workdir, config
+
+    def on_start(self, history: Sequence[Line]) -> None:
+        """Starts a run, or resumes the one that belongs to the directory."""
+        self._run = self._wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "fedjax_skew"),
+            name=self._workdir.name,
+            id=_stored_id(self._workdir, "wandb", lambda: uuid.uuid4().hex[:12]),
+            dir=str(self._workdir),
+            config=dict(self._config),
+            resume="allow",
+        )
+
+    def on_evaluation(self, line: Line) -> None:
+        """Logs one value per column."""
+        self._run.log(scalars(line), step=line["round"])
+
+    def on_end(self, summary: Mapping[str, Any]) -> None:
+        """Adds the final accuracy to the run's summary."""
+        self._run.summary.update(_final(summary))
+
+    def close(self) -> None:
+        """Ends the run."""
+        self._run.finish()
+
+
+class MLflow(Callback):
+    """Logs to MLflow; MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME choose where."""
+
+    def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
+        self._mlflow = import_extra("mlflow", "mlflow")
+        self._workdir, self._config = workdir, config
+        self._status = "KILLED"
+
+    def on_start(self, history: Sequence[Line]) -> None:
+        """Starts a run, or resumes the one that belongs to the directory."""
+
+        def create() -> str:
+            with self._mlflow.start_run(run_name=self._workdir.name) as run:
+                fields = {k: str(v) for k, v in flatten(self._config).items()}
+                self._mlflow.log_params({k: v for k, v in fields.items() if "hparams." not in k})
+            return run.info.run_id
+
+        self._mlflow.start_run(run_id=_stored_id(self._workdir, "mlflow", create))
+
+    def on_evaluation(self, line: Line) -> None:
+        """Logs one value per column."""
+        self._mlflow.log_metrics(scalars(line), step=line["round"])
+
+    def on_end(self, summary: Mapping[str, Any]) -> None:
+        """Logs the final accuracy."""
+        self._mlflow.log_metrics(_final(summary))
+        self._status = "FINISHED"
+
+    def close(self) -> None:
+        """Ends the run."""
+        self._mlflow.end_run(self._status)
+
+
+LOGGERS: dict[str, Callable[[pathlib.Path, Mapping[str, Any]], Callback]] = {
+    "tensorboard": TensorBoard,
+    "csv": CsvFile,
+    "wandb": WeightsAndBiases,
+    "mlflow": MLflow,
+}
+
+
+def _final(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the mean accuracies of a finished run."""
+    accuracy = summary["accuracy"]
+    kinds = [kind for kind, value in accuracy.items() if value.get("mean") is not None]
+    return {f"final_accuracy_{kind}": accuracy[kind]["mean"] for kind in kinds}
+
+
+def _stored_id(workdir: pathlib.Path, service: str, create: Callable[[], str]) -> str:
+    """Returns the id of a directory's run at a service, which is created once."""
+    path = workdir / rundir.LOGGERS
+    found = rundir.read_json(path)
+    if service not in found:
+        found[service] = create()
+        rundir.write_json(path, found)
+    return found[service]

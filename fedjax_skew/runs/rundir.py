@@ -26,6 +26,8 @@ PARTITION = "partition.csv"
 CHECKPOINTS = "checkpoints"
 FAILURE = "failure.json"
 TENSORBOARD = "tensorboard"
+METRICS_CSV = "metrics.csv"
+LOGGERS = "loggers.json"
 LOCK = ".lock"
 
 FILES = {
@@ -36,7 +38,9 @@ FILES = {
     PARTITION: "samples by class (rows) and client (columns) of the first seed",
     CHECKPOINTS: "orbax checkpoints, each with a digest of its files",
     FAILURE: "why a cell of a table failed",
-    TENSORBOARD: "TensorBoard events",
+    TENSORBOARD: "TensorBoard events, if loggers names tensorboard",
+    METRICS_CSV: "the columns of metrics.jsonl averaged over seeds, if loggers names csv",
+    LOGGERS: "ids of the run at services that loggers names",
     LOCK: "the process that holds the directory",
 }
 

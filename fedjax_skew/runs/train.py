@@ -13,10 +13,11 @@ import ml_collections
 from fedjax_skew.config import HOST_FIELDS, flatten
 from fedjax_skew.engine.mesh import process_max, raise_together
 from fedjax_skew.runs import identity, rundir
-from fedjax_skew.runs.loggers import TensorBoard
+from fedjax_skew.runs.loggers import make_loggers
 from fedjax_skew.runs.recorder import DirectoryRecorder
 from fedjax_skew.simulation.callbacks import Callback
 from fedjax_skew.simulation.columns import plain
+from fedjax_skew.simulation.description import describe
 from fedjax_skew.simulation.problem import Problem, build
 from fedjax_skew.simulation.progress import Progress
 from fedjax_skew.simulation.stopping import Diverged, Interrupted, StopSignals
@@ -66,8 +67,8 @@ def train_and_evaluate(
         if first:
             identity.write(workdir, problem, found)
             rundir.write_partition(workdir, problem.partitions[0].class_counts)
-            if config.tensorboard:
-                callbacks = [*callbacks, TensorBoard(workdir)]
+            loggers = make_loggers(config.loggers, workdir, describe(problem))
+            callbacks = [*callbacks, *loggers]
         recorder = DirectoryRecorder(workdir, config.checkpoint_every, config.keep_checkpoints)
         point, history, initial = start(problem, recorder)
         name = problem.phases[0].method.name

@@ -128,8 +128,8 @@ def test_a_running_run_says_how_far_it_is(text):
 
 
 def test_only_fields_that_change_results_distinguish_runs(tmp_path):
-    fake_run(tmp_path / "a", "fedavg", 0.9, tensorboard=True, eval_batch_size=7, client_lr=0.5)
-    fake_run(tmp_path / "b", "fedavg", 0.8, tensorboard=False, client_lr=0.01)
+    fake_run(tmp_path / "a", "fedavg", 0.9, loggers="csv", eval_batch_size=7, client_lr=0.5)
+    fake_run(tmp_path / "b", "fedavg", 0.8, loggers="", client_lr=0.01)
     fake_run(tmp_path / "c", "fedavg", 0.7)  # The default of client_lr is 0.01.
     (problem,) = problems(store.find(tmp_path))
     assert [run.differs for run in problem.runs] == ["client_lr=0.5", "", ""]

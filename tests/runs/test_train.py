@@ -46,7 +46,7 @@ def config(tiny_config):
 def whole(config, blobs, tmp_path_factory):
     """An uninterrupted run with every output switched on."""
     config = config.copy_and_resolve_references()
-    config.tensorboard = config.eval_train_set = True
+    config.loggers, config.eval_train_set = "tensorboard,csv", True
     config.num_local_eval_clients = 2
     workdir = tmp_path_factory.mktemp("whole")
     train_and_evaluate(config, workdir, dataset=blobs, progress=False)
@@ -69,6 +69,8 @@ def test_the_directory_holds_everything(whole):
         "summary.json",
         "partition.csv",
         "tensorboard",
+        "metrics.csv",
+        "identity.json",
         "checkpoints",
     } <= names
     lines, summary = results(whole)
@@ -104,7 +106,7 @@ def test_the_directory_holds_everything(whole):
 def test_a_finished_run_returns_at_once(whole, config, blobs, monkeypatch):
     monkeypatch.setattr(train.Trainer, "run", lambda *args: pytest.fail("ran again"))
     config = config.copy_and_resolve_references()
-    config.tensorboard = config.eval_train_set = True
+    config.loggers, config.eval_train_set = "tensorboard,csv", True
     again = train_and_evaluate(config, whole, dataset=blobs, progress=False)
     assert again["resumed_finished"] and again["status"] == "finished"
 

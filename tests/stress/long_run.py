@@ -27,7 +27,7 @@ FLAGS = {
     "local_steps": 2,
     "eval_every": EVERY,
     "num_devices": 1,
-    "tensorboard": True,
+    "loggers": "tensorboard",
 }
 
 
