@@ -22,7 +22,6 @@ release = fedjax_skew.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
 ]
 root_doc = "docs/index"
@@ -37,7 +36,6 @@ include_patterns = [
     "CONTRIBUTING.md",
 ]
 exclude_patterns = [".*", "build", "docs/_build", "fedjax_skew", "runs", "tests"]
-templates_path = [str(ROOT / "docs" / "_templates")]
 suppress_warnings = ["myst.header"]  # A page of measured results may start with a subsection.
 
 html_theme = "furo"
@@ -57,11 +55,29 @@ nb_execution_timeout = 300
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
 
-# The page that lists all methods follows from the registry.
-_modules = sorted({entry.module or name for name, entry in methods.REGISTRY.items()})
-_page = ROOT / "docs" / "api" / "generated" / "all_methods.rst"
-_page.parent.mkdir(exist_ok=True)
-_page.write_text(
-    "Methods by name\n===============\n\n.. autosummary::\n   :toctree: .\n\n"
-    + "".join(f"   fedjax_skew.methods.{module}\n" for module in _modules)
-)
+
+def write_method_pages(folder: pathlib.Path) -> None:
+    """Writes one page per module of the registry, and a table of all methods."""
+    folder.mkdir(exist_ok=True)
+    rows, pages = [], {}
+    for name, text in methods.names().items():
+        module = methods.REGISTRY[name].module or name
+        pages.setdefault(module, []).append(methods.label(name))
+        rows.append(
+            f"   * - ``{name}``\n     - :doc:`{methods.label(name)} <{module}>`\n     - {text}\n"
+        )
+    for module, labels in pages.items():
+        title = ", ".join(labels)
+        rule = "=" * len(title)
+        body = f".. automodule:: fedjax_skew.methods.{module}\n   :members:\n"
+        (folder / f"{module}.rst").write_text(f"{title}\n{rule}\n\n{body}")
+    (folder / "all_methods.rst").write_text(
+        "All methods\n===========\n\n.. list-table::\n   :header-rows: 1\n\n"
+        "   * - name\n     - method\n     - description\n"
+        + "".join(rows)
+        + "\n.. toctree::\n   :hidden:\n\n"
+        + "".join(f"   {module}\n" for module in pages)
+    )
+
+
+write_method_pages(ROOT / "docs" / "api" / "generated")
