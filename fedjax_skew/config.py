@@ -180,7 +180,11 @@ FIELDS: Mapping[str, Field] = {
         "where the state that clients keep between rounds is stored",
         execution=True,
     ),
-    "conv_impl": Field("auto", choice("auto", "patches", "xla"), "implementation of convolutions"),
+    "conv_impl": Field(
+        "auto",
+        choice("auto", "patches", "xla", "grouped"),
+        "arithmetic of convolutions; auto is patches on a CPU and grouped on an accelerator",
+    ),
     "compute_dtype": Field("float32", choice("float32", "bfloat16"), "type of the arithmetic"),
     "remat": Field(False, FLAG, "recompute activations in the backward pass to save memory"),
 }

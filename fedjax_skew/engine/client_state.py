@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew.engine.mesh import replicate
+from fedjax_skew.engine.mesh import replicate, sum_over_devices
 
 PyTree = Any
 BY_CLIENT = P(None, "clients")
@@ -50,11 +50,11 @@ def gather_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array) -> PyTre
         def mine(leaf):
             local, own = _local(leaf, cohort)
             rows = leaf[jnp.arange(len(cohort))[:, None], jnp.where(own, local, 0)]
-            rows = jnp.where(own.reshape(*own.shape, *[1] * (leaf.ndim - 2)), rows, 0)
-            # Exactly one device adds something other than zero; flags are added as integers.
-            return jax.lax.psum(rows, "clients").astype(leaf.dtype)
+            return jnp.where(own.reshape(*own.shape, *[1] * (leaf.ndim - 2)), rows, 0)
 
-        return jax.tree.map(mine, client_state)
+        # Exactly one device adds something other than zero.
+        found = sum_over_devices(jax.tree.map(mine, client_state))
+        return jax.tree.map(lambda rows, leaf: rows.astype(leaf.dtype), found, client_state)
 
     return jax.shard_map(
         on_device, mesh=mesh, in_specs=(BY_CLIENT, P()), out_specs=P(), check_vma=False

@@ -5,6 +5,7 @@ a row that is padding, changes nothing: not the parameters, not momentum, not ru
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -47,6 +48,8 @@ class LocalSpec:
         augment: ``(x uint8, key) -> x`` on one batch.
         keep_momentum: clients keep the optimiser's state between rounds.
         skip_nonfinite: a client whose result is not finite does not take part.
+        steps_per_draw: local steps whose samples are drawn together. A draw loops until all its
+            positions are found, and an accelerator waits for its host at every such loop.
     """
 
     info: RunInfo
@@ -59,6 +62,7 @@ class LocalSpec:
     augment: Callable[[jax.Array, jax.Array], jax.Array]
     keep_momentum: bool
     skip_nonfinite: bool
+    steps_per_draw: int = 1
 
     def batches_per_epoch(self, num_samples: jax.Array) -> jax.Array:
         """Batches in one pass over ``num_samples`` samples, at least one."""
@@ -218,30 +222,46 @@ def train_client(
     num_samples = data.size(item.seed, item.client)
     per_epoch = spec.batches_per_epoch(num_samples)
 
-    def fetch(index, key):
-        epoch, position = index // per_epoch, index % per_epoch
-        position = position * info.batch_size + jnp.arange(info.batch_size)
+    step_key = jax.random.fold_in(client.key, 2**31 - 1)
+
+    def batch_key(t, i):
+        return jax.random.fold_in(jax.random.fold_in(step_key, t), i)
+
+    def positions(t, i):
+        """Positions ``[B]`` of batch ``i`` of step ``t`` in its epoch."""
+        index = t * method.num_batches + i
+        return index % per_epoch * info.batch_size + jnp.arange(info.batch_size)
+
+    def draw(t):
+        """The samples of a step, as places ``[num_batches, B]`` in the client's data."""
+
+        def one(i):
+            if method.balanced_batches:
+                key, _ = jax.random.split(batch_key(t, i))
+                return _draw_balanced(key, client.class_counts, info.batch_size)
+            epoch = (t * method.num_batches + i) // per_epoch
+            return permute(client.key, positions(t, i), num_samples, epoch)
+
+        return jnp.stack([one(i) for i in range(method.num_batches)])
+
+    def fetch(t, i, at):
+        key = batch_key(t, i)
         if method.balanced_batches:
-            draw_key, key = jax.random.split(key)
-            at = _draw_balanced(draw_key, client.class_counts, info.batch_size)
-        else:
-            at = permute(client.key, position, num_samples, epoch)
+            _, key = jax.random.split(key)
         ids = data.order[item.seed, offset + at]
-        return Batch(spec.augment(data.x[ids], key), data.labels[ids], position < num_samples)
+        where = positions(t, i) < num_samples
+        return Batch(spec.augment(data.x[ids], key), data.labels[ids], where)
 
     before_training = method.before_training(client) if method.before_training else None
     start, start_stats = method.start(client) if method.start else (client.params, client.stats)
     opt_state = client_state.optimizer if spec.keep_momentum else spec.optimizer.init(start)
     scratch = method.scratch(client) if method.scratch else None
-    step_key = jax.random.fold_in(client.key, 2**31 - 1)
 
-    def body(t, carry):
+    def body(drawn, t, carry):
         params, stats, opt_state, scratch, loss = carry
         key = jax.random.fold_in(step_key, t)
-        batches = tuple(
-            fetch(t * method.num_batches + i, jax.random.fold_in(key, i))
-            for i in range(method.num_batches)
-        )
+        at = drawn(t)
+        batches = tuple(fetch(t, i, at[i]) for i in range(method.num_batches))
         result = local_step(
             spec, client, params, stats, opt_state, scratch, batches, t, per_epoch, key
         )
@@ -251,10 +271,33 @@ def train_client(
         return *new, loss + jnp.where(active, result.aux.loss, 0.0)
 
     init = (start, start_stats, opt_state, scratch, jnp.float32(0))
-    params, stats, opt_state, scratch, loss = jax.lax.fori_loop(0, bounds.steps, body, init)
+    params, stats, opt_state, scratch, loss = _loop(
+        spec.steps_per_draw, bounds.steps, draw, body, init
+    )
     result = LocalResult(params, stats, start, scratch, before_training)
     loss = loss / jnp.maximum(item.num_steps, 1)
     return _output(spec, client, result, start_stats, client_state, opt_state, loss)
+
+
+def _loop(
+    steps_per_draw: int,
+    steps: jax.Array,
+    draw: Callable[[jax.Array], jax.Array],
+    body: Callable[..., PyTree],
+    init: PyTree,
+) -> PyTree:
+    """Runs ``body(drawn, t, carry)`` for all steps; ``drawn(t)`` equals ``draw(t)``."""
+    if steps_per_draw == 1:
+        return jax.lax.fori_loop(0, steps, functools.partial(body, draw), init)
+
+    def block(b, carry):
+        first = b * steps_per_draw
+        ahead = jax.vmap(draw)(first + jnp.arange(steps_per_draw))
+        last = jnp.minimum(first + steps_per_draw, steps)
+        taken = functools.partial(body, lambda t: ahead[t - first])
+        return jax.lax.fori_loop(first, last, taken, carry)
+
+    return jax.lax.fori_loop(0, -(-steps // steps_per_draw), block, init)
 
 
 def local_step(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
@@ -51,6 +52,23 @@ def place(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """Puts a copy of every array on every device of the mesh."""
     return place(tree, mesh, P())
+
+
+def sum_over_devices(tree: PyTree, axis: str = "clients") -> PyTree:
+    """Sums arrays over the devices inside ``shard_map``: one collective per dtype, not per array.
+
+    Flags are added as integers.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    leaves = [a.astype(jnp.int32) if a.dtype == bool else jnp.asarray(a) for a in leaves]
+    sums: list[Any] = [None] * len(leaves)
+    for dtype in dict.fromkeys(a.dtype for a in leaves):
+        members = [i for i, a in enumerate(leaves) if a.dtype == dtype]
+        flat = jnp.concatenate([leaves[i].reshape(-1) for i in members])
+        ends = np.cumsum([leaves[i].size for i in members])[:-1]
+        for i, part in zip(members, jnp.split(jax.lax.psum(flat, axis), ends), strict=True):
+            sums[i] = part.reshape(leaves[i].shape)
+    return jax.tree.unflatten(structure, sums)
 
 
 def fetch(tree: PyTree) -> PyTree:

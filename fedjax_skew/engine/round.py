@@ -36,6 +36,7 @@ from fedjax_skew.engine.local import (
     LoopBounds,
     train_client,
 )
+from fedjax_skew.engine.mesh import sum_over_devices
 from fedjax_skew.engine.reduction import RoundReport, Sums, round_report, sum_chunk
 from fedjax_skew.engine.target import Target
 from fedjax_skew.methods.base import PyTree, Round, average
@@ -201,7 +202,7 @@ def run_cohort(
     dealt = jax.tree.map(lambda k: k[jnp.minimum(slots, num_seeds * size - 1)], flat)
 
     train = jax.shard_map(
-        functools.partial(_train_device, local),
+        functools.partial(_train_device, local, devices),
         mesh=spec.mesh,
         in_specs=(P("clients"), P("clients"), P(), P(), P()),
         out_specs=(P(), P("clients"), P()),
@@ -243,6 +244,7 @@ def _steps(
 
 def _train_device(
     local: LocalSpec,
+    devices: int,
     items: ClientSlot,
     client_state: ClientState,
     broadcast: Broadcast,
@@ -292,7 +294,9 @@ def _train_device(
     )
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     sums, (outs, executed) = jax.lax.scan(body, zeros, (items, client_state))
-    sums, executed = jax.lax.psum((sums, jnp.sum(executed)), "clients")
+    executed = jnp.sum(executed)
+    if devices > 1:
+        sums, executed = sum_over_devices((sums, executed))
     return sums, jax.tree.map(lambda a: a[None], outs), executed
 
 

@@ -19,6 +19,7 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 # Work of one step over a chunk that hides the launches of its operations on an accelerator.
 _CHUNK_FLOPS = 1e10
 _MAX_CHUNK = 16
+_STEPS_PER_DRAW = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Target:
     @property
     def conv_impl(self) -> str:
         """The arithmetic of convolutions that is fastest here; see ``models.build``."""
-        return "patches" if self.platform == "cpu" else "xla"
+        return "patches" if self.platform == "cpu" else "grouped"
 
     def clients_per_chunk(self, step_flops: Callable[[], float]) -> int:
         """Returns how many clients to train together on a device.
@@ -54,6 +55,11 @@ class Target:
         if self.platform == "cpu":
             return 1
         return int(min(max(_CHUNK_FLOPS // max(step_flops(), 1.0), 1), _MAX_CHUNK))
+
+    @property
+    def steps_per_draw(self) -> int:
+        """Local steps whose samples are drawn together; see ``LocalSpec``."""
+        return 1 if self.platform == "cpu" else _STEPS_PER_DRAW
 
     def compiler_options(self) -> dict[str, bool]:
         """Returns XLA's options for rounds and evaluations.

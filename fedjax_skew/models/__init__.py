@@ -229,7 +229,8 @@ def build(
         norm: ``"batch"``, ``"group"`` or ``"none"``. Networks published without normalisation
             (most of the plain CNNs) ignore it.
         conv_impl: arithmetic of convolutions: ``"patches"``, slices and matrix products made for
-            CPUs, or ``"xla"``, XLA's own operation.
+            CPUs; ``"xla"``, XLA's own operation; or ``"grouped"``, the same with gradients that
+            stay fast on accelerators when clients are stacked.
         dtype: type of the arithmetic, e.g. ``jnp.bfloat16``. Parameters, features and logits are
             float32 in any case.
         remat: recompute activations inside blocks in the backward pass to save memory.

@@ -25,28 +25,33 @@ Padding = str | int | Sequence[tuple[int, int]]
 Pads = tuple[tuple[int, int], tuple[int, int]]
 Shape = tuple[int, ...]
 
-CONV_IMPLS = ("patches", "xla")
+CONV_IMPLS = ("patches", "xla", "grouped")
 
 # Bytes between images and results that still stay in a core's cache.
 _CACHE = 2**21
 
 
-def choose(impl: str, kernel: Shape, pooled: bool = False) -> Literal["xla", "patches", "pooled"]:
+Choice = Literal["xla", "grouped", "patches", "pooled"]
+
+
+def choose(impl: str, kernel: Shape, pooled: bool = False) -> Choice:
     """Chooses the arithmetic of a convolution.
 
     Args:
-        impl: ``"patches"`` or ``"xla"``.
+        impl: ``"patches"``, ``"xla"`` or ``"grouped"``.
         kernel: shape of the kernel.
         pooled: whether stride 1, one group, a bias, pooling over 2x2 windows and ReLU are given.
 
     Returns:
-        ``"xla"`` for XLA's own operation, ``"patches"`` for :func:`conv_patches`, or ``"pooled"``
-        for ``conv_pool.conv_pool_relu``.
+        ``"xla"`` for XLA's own operation, ``"grouped"`` for :func:`grouped.conv`, ``"patches"`` for
+        :func:`conv_patches`, or ``"pooled"`` for ``conv_pool.conv_pool_relu``.
     """
     if impl not in CONV_IMPLS:
         raise unknown("conv_impl", impl, CONV_IMPLS)
     if impl == "xla":
         return "xla"
+    if impl == "grouped":
+        return "grouped"
     return "pooled" if pooled and conv_pool.pays(kernel) else "patches"
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_skew.models import grouped
 from fedjax_skew.models.conv import Padding, check_size, choose, conv_patches, explicit_padding
 from fedjax_skew.models.conv_pool import conv_pool_relu
 
@@ -36,7 +37,7 @@ class Conv(nn.Module):
         feature_group_count: number of groups; the number of input channels is depthwise.
         use_bias: whether a bias is added.
         pool_relu: whether the maximum over 2x2 windows and ReLU follow.
-        impl: ``"patches"``, made for CPUs, or ``"xla"``; see :func:`conv.choose`.
+        impl: ``"patches"``, ``"xla"`` or ``"grouped"``; see :func:`conv.choose`.
         dtype: type of the arithmetic; parameters are float32.
         kernel_init: initialiser of the kernel. Biases start at zero.
     """
@@ -72,6 +73,8 @@ class Conv(nn.Module):
             return conv_pool_relu(x, kernel, bias, pads)
         if impl == "patches":
             y = conv_patches(x, kernel, strides=strides, padding=pads, feature_group_count=groups)
+        elif impl == "grouped":
+            y = grouped.conv(x, kernel, strides, pads, groups)
         else:
             y = lax.conv_general_dilated(
                 x,

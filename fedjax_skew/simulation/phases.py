@@ -66,7 +66,7 @@ def make_phases(
             count = functools.partial(_step_flops, model, sample, info.batch_size)
             chunk = target.clients_per_chunk(count)
         spec = RoundSpec(
-            local=_local_spec(config, info, method, model, optimizer),
+            local=_local_spec(config, info, method, model, target, optimizer),
             mesh=mesh,
             target=target,
             clients_per_chunk=chunk,
@@ -173,6 +173,7 @@ def _local_spec(
     info: RunInfo,
     method: Method,
     model: Model,
+    target: Target,
     optimizer: optax.GradientTransformation | None,
 ) -> LocalSpec:
     return LocalSpec(
@@ -186,6 +187,7 @@ def _local_spec(
         augment=lambda x, key: augment.augment(config.augment, x, key),
         keep_momentum=info.keep_momentum or method.keep_optimizer_state,
         skip_nonfinite=config.on_nonfinite == "skip",
+        steps_per_draw=target.steps_per_draw,
     )
 
 

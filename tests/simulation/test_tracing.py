@@ -1,5 +1,7 @@
 """Programs of training and evaluation lower for accelerators, on one device and on eight."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from fedjax_skew import models
 from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.simulation.arrays import abstract_arrays, device_arrays
 from fedjax_skew.simulation.problem import build
+from fedjax_skew.simulation.pure import make_simulation
 from fedjax_skew.simulation.state import abstract_state, initial_state
 from fedjax_skew.simulation.tracing import trace_evaluation, trace_rounds
 
@@ -73,7 +76,7 @@ def test_the_target_decides_convolutions_and_chunks(tiny_config):
     config, data = config_for(tiny_config, model="fedavg_cnn"), pictures(32, 3)
     specs = {t: build(config, dataset=data, target=t).phases[0].spec for t in ("cpu", *TARGETS)}
     assert {t: spec.target.conv_impl for t, spec in specs.items()} == {
-        "cpu": "patches", "cuda": "xla", "tpu": "xla"
+        "cpu": "patches", "cuda": "grouped", "tpu": "grouped"
     }  # fmt: skip
     assert specs["cpu"].clients_per_chunk == 1
     assert specs["cuda"].clients_per_chunk == specs["tpu"].clients_per_chunk == 16
@@ -93,3 +96,24 @@ def test_learning_rates_share_one_program(tiny_config, blobs, schedule):
     assert texts(made[0]) == texts(made[1])
     rates = [float(problem.phases[0].spec.lr_schedule(0)) for problem in made]
     assert rates == pytest.approx([0.1, 0.03])
+
+
+@pytest.mark.parametrize(("method", "collectives"), [("fedavg", 2), ("scaffold", 3)])
+def test_a_round_has_one_reduction_per_type_and_gathers_no_models(
+    tiny_config, blobs, method, collectives
+):
+    problem = build(config_for(tiny_config, method, num_devices=8), dataset=blobs)
+    state, arrays = abstract_state(problem), abstract_arrays(problem)
+    lowered = trace_rounds(problem, problem.phases[0], state, arrays).lower()
+    # The sums of updates, the executed steps, and the rows that clients keep.
+    assert lowered.as_text().count("stablehlo.all_reduce") == collectives
+    gathered = re.findall(r"= (.*?) all-gather\(", lowered.compile().as_text())
+    assert not [shape for shape in gathered if "f32" in shape]
+
+
+def test_samples_drawn_ahead_are_those_of_each_step(tiny_config, blobs):
+    config = config_for(tiny_config, model="mlp", clients_per_chunk=2, local_epochs=3)
+    runs = [make_simulation(config, dataset=blobs, target=t) for t in ("cpu", "cuda")]
+    assert [r.problem.phases[0].spec.local.steps_per_draw for r in runs] == [1, 32]
+    params = [jax.jit(r.round)(r.init(), r.arrays)[0].params for r in runs]
+    jax.tree.map(np.testing.assert_array_equal, *params)
