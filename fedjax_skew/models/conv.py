@@ -108,8 +108,8 @@ def conv_patches(
     Shifted (strided) slices of the image are put side by side on the channel axis and multiplied
     with the flattened kernel. A 1x1 kernel needs no slices. Where it moves less memory, only the
     shifts along a row are put side by side; the product then has one output for every kernel row,
-    and these are added with a shift along the columns. A 3x3 or 5x5 kernel with many channels
-    is multiplied in Winograd's form. A depthwise kernel becomes a sum of shifted products, because a
+    and these are added with a shift along the columns. A 3x3 or 5x5 kernel with many channels is
+    multiplied in Winograd's form. A depthwise kernel becomes a sum of shifted products, because a
     matrix product with one input channel would only move memory.
 
     Args:
