@@ -9,9 +9,12 @@ training is over. A client's own model adds to its head the generic one, whose c
 lengths of the client's; classes it does not hold are never predicted.
 
 The frame is a simplex equiangular one in which ``sparsity`` of the entries are set to 0 at random;
-the others are then moved by Adam towards columns of length 0.1 and large angles between them. The
-authors' comment says length 1, their frame keeps the random bias of its layer, and they read the
-classes that a client holds off its test labels; here they are those of its training data.
+the others are then moved by Adam towards columns of one length and large angles between them. The
+authors' code aims at length 0.1, where its comment says 1, the default here: with 0.1 the network
+gets a tenth of the gradient, and on 3,000 samples of MNIST (10 clients, Dirichlet 0.1, an MLP, 15
+rounds of 2 epochs, one seed) the realigned head ended at 12.6 % and the frame at 60.7 %, with 1 at
+79.0 % and 86.5 %. Their frame also keeps the random bias of its layer, and they read the classes
+that a client holds off its test labels; here they are those of its training data.
 """
 
 import functools
@@ -37,7 +40,7 @@ _NEVER = -1e9  # logit of a class that must not be predicted
 def fedloge(
     *,
     sparsity: Annotated[float, number(0, 0.99)] = 0.6,
-    frame_length: Positive = 0.1,
+    frame_length: Positive = 1.0,
     frame_steps: NumSteps = 10_000,
     evaluate: Literal["realigned", "frame"] = "realigned",
 ) -> Method:
