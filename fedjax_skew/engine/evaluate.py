@@ -155,7 +155,7 @@ def client_at(
     round_: jax.Array,
 ) -> Client:
     """Client ``k`` of a seed outside of a round: it may look at its data but takes no steps."""
-    bounds = -(-data.size(seed, k) // spec.local.info.batch_size)
+    bounds = -(-data.size(seed, k) // spec.local.info.batch_rows)
     return make_client(
         spec.local, data, sent, client_state, ClientSlot(seed, k, jnp.int32(0)), round_, bounds
     )

@@ -66,7 +66,7 @@ class LocalSpec:
 
     def batches_per_epoch(self, num_samples: jax.Array) -> jax.Array:
         """Batches in one pass over ``num_samples`` samples, at least one."""
-        size = self.info.batch_size
+        size = self.info.batch_rows
         full = num_samples // size if self.drop_last else -(-num_samples // size)
         return jnp.maximum(full, 1)
 
@@ -80,7 +80,7 @@ class LocalSpec:
     def samples_used(self, num_samples: jax.Array, num_steps: jax.Array) -> jax.Array:
         """Training samples that such a client goes through in a number of local steps."""
         per_epoch = self.batches_per_epoch(num_samples)
-        size = self.info.batch_size
+        size = self.info.batch_rows
         whole = jnp.minimum(per_epoch * size, num_samples)
         batches = num_steps * self.method.num_batches
         rest = jnp.minimum(batches % per_epoch * size, whole)
@@ -154,7 +154,7 @@ def make_client(
     counts = data.class_counts[item.seed, item.client]
     offset = data.start(item.seed, item.client)
     num_samples = data.size(item.seed, item.client)
-    size = spec.info.batch_size
+    size = spec.info.batch_rows
 
     def fold(fn, init, key=None, batches=0, augment=False):
         def body(b, carry):
@@ -230,7 +230,7 @@ def train_client(
     def positions(t, i):
         """Positions ``[B]`` of batch ``i`` of step ``t`` in its epoch."""
         index = t * method.num_batches + i
-        return index % per_epoch * info.batch_size + jnp.arange(info.batch_size)
+        return index % per_epoch * info.batch_rows + jnp.arange(info.batch_rows)
 
     def draw(t):
         """The samples of a step, as places ``[num_batches, B]`` in the client's data."""
@@ -238,7 +238,7 @@ def train_client(
         def one(i):
             if method.balanced_batches:
                 key, _ = jax.random.split(batch_key(t, i))
-                return _draw_balanced(key, client.class_counts, info.batch_size)
+                return _draw_balanced(key, client.class_counts, info.batch_rows)
             epoch = (t * method.num_batches + i) // per_epoch
             return permute(client.key, positions(t, i), num_samples, epoch)
 

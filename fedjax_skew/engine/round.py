@@ -263,7 +263,7 @@ def _train_device(
     def train(items, client_state):
         """Clients of one chunk ``[c]``."""
         sizes = data.size(items.seed, items.client)
-        passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.info.batch_size)
+        passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.info.batch_rows)
         bounds = LoopBounds(jnp.max(items.num_steps), jnp.max(passes))
         fn = functools.partial(train_client, local, data)
         if items.seed.shape[0] == 1:  # An axis of one client only makes products slower.

@@ -51,7 +51,8 @@ class RunInfo:
     """Numbers of the run that never change, known when the program is traced.
 
     ``keep_momentum`` says that clients keep the momentum of their last round, and ``sgd`` that they
-    run SGD with momentum and no optimiser of the method's or the caller's own.
+    run SGD with momentum and no optimiser of the method's or the caller's own. No client has more
+    than ``largest_client`` samples.
     """
 
     num_clients: int
@@ -63,6 +64,12 @@ class RunInfo:
     weight_decay: float
     keep_momentum: bool = False
     sgd: bool = True
+    largest_client: int = 2**31 - 1
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a padded batch: no batch has more samples than the largest client."""
+        return min(self.batch_size, self.largest_client)
 
 
 @dataclasses.dataclass(frozen=True)

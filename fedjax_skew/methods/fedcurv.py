@@ -96,7 +96,7 @@ def _fisher(client: Client, result: LocalResult, kind: str, samples: int) -> PyT
 
     gradient = jax.grad(loss)
     num_params = sum(p.size for p in jax.tree.leaves(result.params))
-    rows = min(max(_FLOATS // num_params, 1), client.info.batch_size)
+    rows = min(max(_FLOATS // num_params, 1), client.info.batch_rows)
 
     def of_batch(carry, batch):
         total, number = carry
@@ -118,7 +118,7 @@ def _fisher(client: Client, result: LocalResult, kind: str, samples: int) -> PyT
 
     # Shuffled, because the stored order is by class.
     key = jax.random.fold_in(client.key, 0)
-    batches = -(-samples // client.info.batch_size)
+    batches = -(-samples // client.info.batch_rows)
     init = optax.tree.zeros_like(result.params), jnp.float32(0)
     step = of_batch if kind == "batch" else of_samples
     total, number = client.fold(step, init, key, batches)

@@ -8,8 +8,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 import fedjax_skew
 from fedjax_skew.config import default_config, flatten, may_change
 from fedjax_skew.runs import checkpoint, rundir
@@ -25,6 +23,7 @@ _WORDS = {
     "data": "training and test data with the hash",
     "unlabelled": "unlabelled server data with the hash",
     "partition": "partitions with the hashes",
+    "availability": "probabilities of clients with the hash",
     "method": "a method whose code and values have the hash",
     "module": "a module whose code and fields have the hash",
     "optimizer": "an optimizer whose code and values have the hash",
@@ -38,15 +37,17 @@ def identity(problem: Problem) -> dict[str, Any]:
     ``dataset`` describes the samples, for those who load the model later.
     """
     dataset, given = problem.dataset, problem.given
-    unlabelled = problem.data.unlabelled_x
+    arrays = {"unlabelled": problem.data.unlabelled_x, "availability": problem.data.log_weights}
     objects = {"method": given.method, "module": given.module, "optimizer": given.optimizer}
     return plain(
         {
             "version": fedjax_skew.__version__,
             "data": dataset.hash,
-            "unlabelled": "" if unlabelled is None else source_hash(np.asarray(unlabelled)),
             "partition": [part.hash for part in problem.partitions],
-            **{k: "" if value is None else source_hash(value) for k, value in objects.items()},
+            **{
+                name: "" if value is None else source_hash(value)
+                for name, value in {**arrays, **objects}.items()
+            },
             "params": "" if given.params is None else fingerprint(given.params),
             "dataset": {
                 "num_classes": dataset.num_classes,

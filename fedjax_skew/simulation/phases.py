@@ -63,7 +63,7 @@ def make_phases(
         last = config.rounds if next_phase is None else first + next_phase.rounds
         chunk = config.clients_per_chunk
         if not chunk:
-            count = functools.partial(_step_flops, model, sample, info.batch_size)
+            count = functools.partial(_step_flops, model, sample, info.batch_rows)
             chunk = target.clients_per_chunk(count)
         spec = RoundSpec(
             local=_local_spec(config, info, method, model, target, optimizer),

@@ -136,6 +136,7 @@ def build(
         weight_decay=config.weight_decay,
         keep_momentum=config.keep_momentum and (config.momentum > 0 or optimizer is not None),
         sgd=method.optimizer is None and optimizer is None,
+        largest_client=int(np.diff(data.offsets, axis=1).max()),
     )
     _check_size_of_round(config, partitions)
     weights = availability.load(config.availability, num_clients, info.cohort_size)
