@@ -132,8 +132,8 @@ def csv(lines: Sequence[Line]) -> str:
 def summary(lines: Sequence[Line]) -> str:
     """How many claims have which verdict."""
     words = [line.verdict.word for line in lines]
-    counts = {word: words.count(word) for word in (verdicts.HOLDS, verdicts.FAILS, UNDECIDED)}
-    return f"{len(lines)} claims: " + ", ".join(f"{n} {word}" for word, n in counts.items()) + "."
+    held, failed, open_ = (words.count(w) for w in (verdicts.HOLDS, verdicts.FAILS, UNDECIDED))
+    return f"Verdicts on {len(lines)} claims: holds {held}, does not hold {failed}, undecided {open_}."
 
 
 def paper_value(contrast: Contrast) -> float:
