@@ -133,7 +133,9 @@ def summary(lines: Sequence[Line]) -> str:
     """How many claims have which verdict."""
     words = [line.verdict.word for line in lines]
     held, failed, open_ = (words.count(w) for w in (verdicts.HOLDS, verdicts.FAILS, UNDECIDED))
-    return f"Verdicts on {len(lines)} claims: holds {held}, does not hold {failed}, undecided {open_}."
+    return (
+        f"Verdicts on {len(lines)} claims: holds {held}, does not hold {failed}, undecided {open_}."
+    )
 
 
 def paper_value(contrast: Contrast) -> float:
