@@ -395,6 +395,7 @@ class Method:
         head_bias: False if the method needs a head without bias.
         projection: width of the projection head the method needs, or 0.
         local_steps: local steps of the method itself, in place of the configuration's, or 0.
+        uses_total_rounds: rounds depend on ``RunInfo.rounds``, which a resumed run may not change.
     """
 
     name: str
@@ -429,6 +430,7 @@ class Method:
     head_bias: bool = True
     projection: int = 0
     local_steps: int = 0
+    uses_total_rounds: bool = False
 
 
 def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:

@@ -180,6 +180,7 @@ def compose(parts: Sequence[Method]) -> Method:
         head_bias=all(p.head_bias for p in parts),
         projection=max(p.projection for p in parts),
         local_steps=max(p.local_steps for p in parts),
+        uses_total_rounds=any(p.uses_total_rounds for p in parts),
         **{f: fn for f, fn in made.items() if picks(f)},
         **{f: fn for f, fn in ones.items() if single[f]},
     )

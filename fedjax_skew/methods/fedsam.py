@@ -109,4 +109,4 @@ def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
         current = evaluation.params, evaluation.stats
         return trees.select(evaluation.state["count"] > 0, evaluation.state["mean"], current)
 
-    return Method(**method, init=init, server=server, eval_model=eval_model)
+    return Method(**method, init=init, server=server, eval_model=eval_model, uses_total_rounds=True)

@@ -86,9 +86,10 @@ def check(workdir: pathlib.Path, problem: Problem, found: Mapping[str, Any]) -> 
             "another workdir."
         )
     config = describe(problem)
+    fixed = any(phase.method.uses_total_rounds for phase in problem.phases)
     before = rundir.read_json(workdir / rundir.CONFIG)
     for field in differences(before, config) if before else []:
-        if not may_change(field, config):
+        if not may_change(field, config) or (field == "rounds" and fixed):
             raise ValueError(
                 f"{where} {field}={_get(before, field)!r}, not {_get(config, field)!r}; use the "
                 "old value or another workdir."

@@ -41,7 +41,8 @@ def simulate(
             ``Partition.from_indices`` and ``Partition.from_client_ids``.
         method: used in place of ``config.method``, for one that is not registered.
         module: used in place of ``config.model``: a flax module whose call ``(x, *, train, where)``
-            returns ``(logits, features)`` and whose last layer is a dense one named ``head``.
+            returns ``(logits, features)`` and whose last layer is a dense one named ``head``; or an
+            NNX module as ``flax.nnx.bridge.to_linen(Class, ...)``.
         optimizer: used for local steps in place of the configured SGD: a complete optimiser such as
             ``optax.adam(1e-3)``. Its updates are multiplied by ``client_lr`` of the round divided
             by that of the first round, so ``lr_schedule`` still applies; methods that read the

@@ -1,6 +1,7 @@
 """A run directory belongs to one identity: data, partition, objects, version, and done rounds."""
 
 import dataclasses
+import inspect
 import json
 
 import flax.linen as nn
@@ -10,6 +11,7 @@ import optax
 import pytest
 
 import fedjax_skew
+from fedjax_skew import methods
 from fedjax_skew.config import default_config
 from fedjax_skew.data.partition import Partition
 from fedjax_skew.losses import cross_entropy
@@ -147,6 +149,21 @@ def test_fewer_rounds_than_done_are_refused(finished, config, given, blobs, tmp_
     refuses(tmp_path, r"rounds=1 is less than the 2 rounds", fewer, dataset=blobs)
 
 
+def test_rounds_are_fixed_where_a_method_divides_them(tiny_config, blobs, tmp_path):
+    hparams = {"fedasam": {"swa": True}}
+    config = tiny_config(method="fedasam", hparams=hparams, rounds=1)
+    train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
+    config.rounds = 2
+    refuses(tmp_path, r"started with rounds=1, not 2", config, dataset=blobs)
+
+
+def test_methods_declare_that_they_read_the_number_of_rounds():
+    for name in methods.REGISTRY:
+        module = inspect.getmodule(inspect.unwrap(methods.builder(name)))
+        if "info.rounds" in inspect.getsource(module):
+            assert "uses_total_rounds" in inspect.getsource(module), name
+
+
 def test_a_damaged_line_in_the_middle_is_named_and_can_be_deleted(config, blobs, tmp_path):
     train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
     (tmp_path / "summary.json").unlink()
@@ -195,7 +212,7 @@ def test_the_hash_of_code_ignores_layout_and_sees_values():
 
 
 def test_hyper_parameters_of_a_composed_object_are_found(tiny_config, blobs, tmp_path):
-    method = compose([tempered(0.75), fedjax_skew.methods.build("fedprox")])
+    method = compose([tempered(0.75), methods.build("fedprox")])
     summary = train_and_evaluate(
         tiny_config(rounds=1), tmp_path, dataset=blobs, method=method, progress=False
     )

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 
 from fedjax_skew.data.partition import Partition
 from fedjax_skew.simulation.callbacks import Callback
@@ -110,6 +111,23 @@ def test_a_given_module_and_variables(tiny_config, blobs):
     np.testing.assert_allclose(
         found.params["hidden"]["kernel"][0], variables["params"]["hidden"]["kernel"], atol=1e-3
     )
+
+
+def test_an_nnx_module_through_the_bridge(tiny_config, blobs):
+    class Normalized(nnx.Module):
+        def __init__(self, width, *, rngs):
+            self.hidden = nnx.Linear(6, width, rngs=rngs)
+            self.norm = nnx.BatchNorm(width, rngs=rngs)
+            self.head = nnx.Linear(width, 3, rngs=rngs)
+
+        def __call__(self, x, *, train, where=None):
+            x = nnx.relu(self.norm(self.hidden(x), use_running_average=not train))
+            return self.head(x), x
+
+    module = nnx.bridge.to_linen(Normalized, 8)
+    found = run(tiny_config(rounds=2), dataset=blobs, module=module)
+    assert found.stats["norm"]["mean"].shape == (1, 8)
+    assert found.predict(blobs.x_test).shape == (90, 3)
 
 
 def test_a_module_without_the_right_head_is_refused(tiny_config, blobs):
