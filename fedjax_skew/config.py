@@ -163,6 +163,18 @@ FIELDS: Mapping[str, Field] = {
         0, whole(0), "rounds between checkpoints; 0 saves once per minute", execution=True
     ),
     "keep_checkpoints": Field(2, whole(1, 1000), "checkpoints to keep", execution=True),
+    "save_partition": Field(
+        False,
+        FLAG,
+        "write the samples of every client, for partition=file(path=...)",
+        execution=True,
+    ),
+    "clients_csv": Field(
+        "end",
+        choice("end", "evaluation", "never"),
+        "when to write clients.csv: after the last round, at every evaluation, or never",
+        execution=True,
+    ),
     "loggers": Field(
         "tensorboard",
         several("tensorboard", "csv", "wandb", "mlflow"),

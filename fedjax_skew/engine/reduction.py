@@ -26,8 +26,8 @@ class RoundReport(NamedTuple):
         useful_steps: ``[]`` local steps that clients needed.
         executed_steps: ``[]`` local steps that were computed.
         samples: ``[]`` training samples that were used.
-        asked: clients that received the model.
-        answered: clients of them that sent an update.
+        cohort: ``[S, M]`` clients that received the model, -1 where there was none to ask.
+        update_norms: ``[S, M]`` norms of their updates, -1 for those that never answered.
     """
 
     loss: jax.Array
@@ -40,8 +40,18 @@ class RoundReport(NamedTuple):
     useful_steps: jax.Array
     executed_steps: jax.Array
     samples: jax.Array
-    asked: jax.Array
-    answered: jax.Array
+    cohort: jax.Array
+    update_norms: jax.Array
+
+    @property
+    def asked(self) -> jax.Array:
+        """Number of clients that received the model."""
+        return (self.cohort >= 0).sum(-1)
+
+    @property
+    def answered(self) -> jax.Array:
+        """Number of clients of them that sent an update."""
+        return (self.update_norms != -1).sum(-1)
 
 
 class Sums(NamedTuple):
@@ -118,6 +128,6 @@ def round_report(
         useful_steps=jnp.sum(steps),
         executed_steps=executed,
         samples=samples,
-        asked=jnp.sum(asked, -1),
-        answered=answered,
+        cohort=jnp.where(asked, cohort, -1),
+        update_norms=jnp.where(steps > 0, clients.delta_norm, -1.0),
     )

@@ -95,7 +95,7 @@ def check(workdir: pathlib.Path, problem: Problem, found: Mapping[str, Any]) -> 
                 "old value or another workdir."
             )
     for key, words in _WORDS.items():
-        if old.get(key) != found[key]:
+        if old.get(key, "") != found[key]:
             raise ValueError(
                 f"{where} {words} {_short(old.get(key))}, not {_short(found[key])}; use the old "
                 "one or another workdir."

@@ -8,9 +8,10 @@ import jax
 
 from fedjax_skew.engine.round import State
 from fedjax_skew.runs import checkpoint, rundir
+from fedjax_skew.simulation.clients import log_from
 from fedjax_skew.simulation.problem import Problem
 from fedjax_skew.simulation.state import start_next_phase
-from fedjax_skew.simulation.trainer import Line, Point, Recorder
+from fedjax_skew.simulation.trainer import Line, Point, Recorder, Table, new_log
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -22,9 +23,11 @@ class DirectoryRecorder(Recorder):
         workdir: the run directory.
         every: rounds between checkpoints, or 0 for one per ``CHECKPOINT_SECONDS``.
         keep: number of checkpoints to keep.
+        tables: whether to write the tables of all clients.
     """
 
-    def __init__(self, workdir: pathlib.Path, every: int, keep: int):
+    def __init__(self, workdir: pathlib.Path, every: int, keep: int, tables: bool = True):
+        self._tables = tables
         self._workdir, self._checkpoints = workdir, workdir / rundir.CHECKPOINTS
         self._every, self._keep = every, keep
         self._saved_at = time.time()
@@ -32,15 +35,22 @@ class DirectoryRecorder(Recorder):
     def restore(self, problem: Problem, state: State) -> tuple[Point, list[Line]]:
         """Returns the newest complete checkpoint, or the initial state."""
         found = checkpoint.restore(self._checkpoints, lambda round_: _like(problem, state, round_))
-        point = Point(state, 0, {}, 0.0)
+        point = Point(state, 0, {}, 0.0, new_log(problem))
         if found:
             self.saved = found.round
-            point = Point(found.state, found.round, **found.values)
+            saved = found.values
+            log = log_from(saved["clients"]) if saved.get("clients") else point.log
+            point = Point(found.state, found.round, saved["pending"], saved["seconds"], log)
         first = jax.process_index() == 0
         history = rundir.restore_lines(self._workdir, point.round, repair=first)
         for line in history[:-1]:
             line.pop("confusion", None)
         return point, history
+
+    def clients(self, table: Table) -> None:
+        """Writes the table of all clients."""
+        if self._tables and jax.process_index() == 0:
+            rundir.write_clients(self._workdir, table)
 
     def evaluated(self, line: Line) -> None:
         """Appends a line of metrics."""
@@ -61,7 +71,8 @@ class DirectoryRecorder(Recorder):
 
     def save(self, point: Point, model: Any) -> None:
         """Writes a checkpoint."""
-        values = {"pending": point.pending, "seconds": point.seconds}
+        values: Line = {"pending": point.pending, "seconds": point.seconds}
+        values["clients"] = point.log._asdict() if point.log else None
         checkpoint.save(
             self._checkpoints, point.round, point.state, self._keep, model=model, values=values
         )

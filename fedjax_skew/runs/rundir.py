@@ -5,17 +5,21 @@ line by line. Nothing else in the project knows a file name or parses one of the
 """
 
 import contextlib
+import csv
 import errno
 import fcntl
+import io
 import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from fedjax_skew.data import client_lists
+from fedjax_skew.data.partition import Partition
 from fedjax_skew.simulation.columns import COLUMNS, plain
 
 CONFIG = "config.json"
@@ -23,6 +27,8 @@ IDENTITY = "identity.json"
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 PARTITION = "partition.csv"
+SPLIT = "partition_seed{seed}.npz"
+CLIENTS = "clients.csv"
 CHECKPOINTS = "checkpoints"
 FAILURE = "failure.json"
 TENSORBOARD = "tensorboard"
@@ -36,6 +42,8 @@ FILES = {
     METRICS: "one line per evaluation; COLUMNS describes the columns",
     SUMMARY: "accuracy by seed, mean and standard deviation, hashes, speed and versions",
     PARTITION: "samples by class (rows) and client (columns) of the first seed",
+    SPLIT: "indices of every client's samples by seed, if save_partition",
+    CLIENTS: "one row per client: samples, skew, rounds, update norm and accuracies",
     CHECKPOINTS: "orbax checkpoints, each with a digest of its files",
     FAILURE: "why a cell of a table failed",
     TENSORBOARD: "TensorBoard events, if loggers names tensorboard",
@@ -155,6 +163,41 @@ def read_partition(workdir: pathlib.Path) -> np.ndarray | None:
     try:
         rows = (workdir / PARTITION).read_text().splitlines()
         return np.array([row.split(",") for row in rows], np.int64).reshape(len(rows), -1).T
+    except (OSError, ValueError):
+        return None
+
+
+def write_splits(
+    workdir: pathlib.Path, seeds: Sequence[int], partitions: Sequence[Partition]
+) -> None:
+    """Writes the exact partition of every seed, as ``partition=file(path=...)`` reads it."""
+    for seed, partition in zip(seeds, partitions, strict=True):
+        path = workdir / SPLIT.format(seed=seed)
+        temporary = path.with_name(f"tmp_{path.name}")  # Its suffix chooses the format.
+        client_lists.save_partition(temporary, partition)
+        os.replace(temporary, path)
+
+
+def write_clients(workdir: pathlib.Path, table: dict[str, np.ndarray]) -> None:
+    """Writes one row per client and seed; numbers that are not finite stay empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(table)
+    columns = [plain(column) for column in table.values()]
+    writer.writerows(
+        [f"{v:.6g}" if isinstance(v, float) else v for v in row]
+        for row in zip(*columns, strict=True)
+    )
+    write_text(workdir / CLIENTS, buffer.getvalue())
+
+
+def read_clients(workdir: pathlib.Path) -> dict[str, np.ndarray] | None:
+    """Returns the columns of the table of clients, or None if it is absent or damaged."""
+    try:
+        with open(workdir / CLIENTS, newline="") as f:
+            heads, *rows = csv.reader(f)
+        values = np.array([[float(v) if v else np.nan for v in row] for row in rows])
+        return dict(zip(heads, values.reshape(-1, len(heads)).T, strict=True))
     except (OSError, ValueError):
         return None
 

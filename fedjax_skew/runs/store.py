@@ -65,6 +65,11 @@ class Record:
         """``partition.csv`` as ``[K, C]``, or None if it is absent or damaged."""
         return rundir.read_partition(self.path)
 
+    @functools.cached_property
+    def clients(self) -> dict[str, np.ndarray] | None:
+        """The columns of ``clients.csv``, or None if it is absent or damaged."""
+        return rundir.read_clients(self.path)
+
     @property
     def data_hashes(self) -> dict[str, str]:
         """Hashes that the run recorded: of its data, and of the partition of each seed."""

@@ -67,9 +67,16 @@ def train_and_evaluate(
         if first:
             identity.write(workdir, problem, found)
             rundir.write_partition(workdir, problem.partitions[0].class_counts)
+            if config.save_partition:
+                rundir.write_splits(workdir, problem.seeds, problem.partitions)
             loggers = make_loggers(config.loggers, workdir, describe(problem))
             callbacks = [*callbacks, *loggers]
-        recorder = DirectoryRecorder(workdir, config.checkpoint_every, config.keep_checkpoints)
+        recorder = DirectoryRecorder(
+            workdir,
+            config.checkpoint_every,
+            config.keep_checkpoints,
+            tables=config.clients_csv != "never",
+        )
         point, history, initial = start(problem, recorder)
         name = problem.phases[0].method.name
         bar = stack.enter_context(Progress(name, config.rounds, point.round, shown=progress))

@@ -88,8 +88,8 @@ def round_columns(
     """
     sums = {
         "nonfinite_clients": report.nonfinite.sum(0, dtype=np.int64),
-        "asked": report.asked.sum(0, dtype=np.int64),
-        "answered": report.answered.sum(0, dtype=np.int64),
+        "asked": report.asked.sum(0),
+        "answered": report.answered.sum(0),
         **{
             name: getattr(report, name).sum(dtype=np.int64)
             for name in ("useful_steps", "executed_steps", "samples")
@@ -104,8 +104,8 @@ def round_columns(
             "mean_update_norm": report.mean_update_norm[-1],
             "update_cosine": report.cosine[-1],
             **{name: value + np.asarray(before.get(name, 0)) for name, value in sums.items()},
-            "round_bytes_down": report.asked[-1].astype(np.int64) * traffic.down,
-            "round_bytes_up": report.answered[-1].astype(np.int64) * traffic.up,
+            "round_bytes_down": report.asked[-1] * traffic.down,
+            "round_bytes_up": report.answered[-1] * traffic.up,
         }
     )
 
@@ -161,7 +161,7 @@ def personal_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[st
         class_counts: ``[S, k, C]`` of the same clients.
     """
     accuracy = np.asarray(classification.accuracy(confusion)).mean(-1)
-    local = _by_own_classes(confusion, class_counts)
+    local = accuracy_by_own_classes(confusion, class_counts)
     return {"personal_accuracy": accuracy} | over_clients("personal_local", local)
 
 
@@ -172,7 +172,7 @@ def global_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[str,
         confusion: ``[S, C, C]``.
         class_counts: ``[S, k, C]`` of some clients.
     """
-    return over_clients("global_local", _by_own_classes(confusion[:, None], class_counts))
+    return over_clients("global_local", accuracy_by_own_classes(confusion[:, None], class_counts))
 
 
 def holdout_columns(name: str, confusion: np.ndarray) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def over_clients(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def _by_own_classes(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:
+def accuracy_by_own_classes(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:
     """Accuracy ``[S, k]`` on test samples drawn by the clients' label distributions.
 
     It is exact: the recall of each class, weighted by the client's share of it. Classes without

@@ -91,4 +91,5 @@ def simulate(
         sample_dtype=str(problem.dataset.x_train.dtype),
         history=finished.history,
         summary=finished.summary,
+        clients=finished.clients,
     )

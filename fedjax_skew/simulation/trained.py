@@ -98,7 +98,10 @@ class Result(TrainedModel):
         history: one line of metrics per evaluation; ``COLUMNS`` of ``simulation.columns`` describes
             them. Only the last line has a confusion matrix.
         summary: last, best and mean accuracy, and everything else that ``summary.json`` holds.
+        clients: a table of all clients by column; ``COLUMNS`` of ``simulation.clients`` describes
+            them. None if there are too many.
     """
 
     history: list[dict[str, Any]]
     summary: dict[str, Any]
+    clients: dict[str, np.ndarray] | None = None

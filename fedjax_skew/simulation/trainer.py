@@ -18,6 +18,7 @@ from fedjax_skew.metrics import classification
 from fedjax_skew.simulation import columns
 from fedjax_skew.simulation.arrays import device_arrays, scored_sets
 from fedjax_skew.simulation.callbacks import Callback
+from fedjax_skew.simulation.clients import ClientLog, client_table, empty_log
 from fedjax_skew.simulation.phases import Phase
 from fedjax_skew.simulation.problem import Problem
 from fedjax_skew.simulation.programs import Programs, compile_phase, some_clients
@@ -36,6 +37,7 @@ from fedjax_skew.simulation.waiting import Waiter
 
 PyTree = Any
 Line = dict[str, Any]
+Table = dict[str, np.ndarray]
 
 
 class Point(NamedTuple):
@@ -46,12 +48,14 @@ class Point(NamedTuple):
         round: number of rounds done.
         pending: columns of the rounds since the last evaluation; see ``columns.round_columns``.
         seconds: time of training and evaluation so far.
+        log: what is remembered of every client, or None.
     """
 
     state: State
     round: int
     pending: Line
     seconds: float
+    log: ClientLog | None
 
 
 class Recorder:
@@ -65,7 +69,10 @@ class Recorder:
 
     def restore(self, problem: Problem, state: State) -> tuple[Point, list[Line]]:
         """Returns the point to continue from and the lines of metrics up to it."""
-        return Point(state, 0, {}, 0.0), []
+        return Point(state, 0, {}, 0.0, new_log(problem)), []
+
+    def clients(self, table: Table) -> None:
+        """Takes a table of all clients, before the line of the same evaluation."""
 
     def evaluated(self, line: Line) -> None:
         """Takes a new line of metrics."""
@@ -90,12 +97,14 @@ class Finished(NamedTuple):
         model: the models ``[S, ...]`` that the last evaluation scored.
         history: the lines of metrics; only the last one has a confusion matrix.
         summary: as in ``summary.json``.
+        clients: the table of all clients at the last evaluation, or None.
     """
 
     state: State
     model: PyTree
     history: list[Line]
     summary: dict[str, Any]
+    clients: Table | None
 
 
 class Trainer:
@@ -125,6 +134,7 @@ class Trainer:
         )
         self.history: list[Line] = []
         self.model: PyTree = None
+        self.table: Table | None = None
         self.warned = False
 
     def run(self, point: Point, history: list[Line], initial: str) -> Finished:
@@ -160,7 +170,7 @@ class Trainer:
         summary = summarize(problem, self.history, initial=initial, final=final)
         summary["compile_seconds"] = round(compile_seconds, 3)
         self._call("on_end", summary)
-        return Finished(point.state, self.model, self.history, summary)
+        return Finished(point.state, self.model, self.history, summary, self.table)
 
     def _run_phase(self, phase: Phase, programs: Programs, point: Point) -> Point:
         micros = 0
@@ -201,7 +211,8 @@ class Trainer:
         if first == phase.first and first:  # All clients know what the first phase starts with.
             received = self.problem.info.num_clients * programs.traffic.once
         pending = columns.round_columns(report, point.pending, programs.traffic, received)
-        point = Point(state, int(state.round), pending, point.seconds + time.time() - began)
+        log = point.log.after(report) if point.log else None
+        point = Point(state, int(state.round), pending, point.seconds + time.time() - began, log)
         self.progress.advance(point.round - first)
         return point
 
@@ -223,8 +234,10 @@ class Trainer:
         if programs.holdout:
             own = np.asarray(programs.holdout(model).confusion)
             line |= columns.holdout_columns("global_holdout", own)
+        own_models = None
         if programs.clients:
             personal = jax.tree.map(np.asarray, programs.clients(state))
+            own_models = who, personal.test.confusion
             line |= columns.personal_columns(personal.test.confusion, class_counts[:, who])
             if personal.holdout:
                 own = personal.holdout.confusion
@@ -247,10 +260,15 @@ class Trainer:
             self.history[-1].pop("confusion", None)  # Only the newest one is read again.
         self.history.append(line)
         self.model = model
+        if point.log and (point.round == config.rounds or config.clients_csv == "evaluation"):
+            self.table = client_table(
+                self.problem.seeds, class_counts, point.log, np.asarray(test.confusion), own_models
+            )
+            self.recorder.clients(self.table)
         self.recorder.evaluated(line)
         self._call("on_evaluation", line)
         self.progress.status(f"accuracy {100 * float(np.mean(line['accuracy'])):.2f} %")
-        return Point(state, point.round, {}, seconds)
+        return point._replace(pending={}, seconds=seconds)
 
     def _evaluation_is_due(self, point: Point) -> bool:
         round_, config = point.round, self.problem.config
@@ -302,6 +320,11 @@ class Trainer:
         if jax.process_index() == 0:
             for callback in self.callbacks:
                 getattr(callback, hook)(*args)
+
+
+def new_log(problem: Problem) -> ClientLog | None:
+    """Returns the log of the clients before the first round."""
+    return empty_log(len(problem.seeds), problem.info.num_clients)
 
 
 def start(problem: Problem, recorder: Recorder) -> tuple[Point, list[Line], str]:

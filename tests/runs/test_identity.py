@@ -129,6 +129,15 @@ def test_anything_else_is_refused_finished_or_not(finished, config, given, blobs
             refuses(finished, match, asked, **{**given, **change})
 
 
+def test_another_table_of_available_clients_is_refused(tiny_config, blobs, tmp_path):
+    path = tmp_path / "schedule"
+    path.write_text("0 1\n2 3\n")
+    config = tiny_config(rounds=2, availability=f"schedule(path={path})")
+    train_and_evaluate(config, tmp_path / "run", dataset=blobs, progress=False)
+    path.write_text("0 1\n2 4\n")
+    refuses(tmp_path / "run", "probabilities of clients with the hash", config, dataset=blobs)
+
+
 def test_a_global_that_a_method_reads_belongs_to_it(finished, config, given, monkeypatch):
     monkeypatch.setitem(tempered.__globals__, "SCALE", 2.0)
     refuses(finished, "a method whose code", config, **{**given, "method": tempered()})

@@ -68,6 +68,7 @@ def test_the_directory_holds_everything(whole):
         "metrics.jsonl",
         "summary.json",
         "partition.csv",
+        "clients.csv",
         "tensorboard",
         "metrics.csv",
         "identity.json",
