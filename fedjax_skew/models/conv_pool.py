@@ -1,36 +1,34 @@
-"""Convolution, maximum over 2x2 windows and ReLU as one operation, for few channels on a CPU.
+"""Convolution, maximum over 2x2 windows and ReLU as one operation on a CPU.
 
-A matrix product is slow when one of its sides is a handful of channels, and so is everything that
-follows it channel by channel. Here the images come last, ``[C, H, W, n]`` for a few images at a
-time, so that all arithmetic runs along pixels and images. Each column of the product holds the
-``(k + 1) x (k + 1)`` pixels that one pooling window sees, and each row of kernels gives one of the
-window's four pixels: the maximum is then taken over four blocks of rows.
+Between an image and its pooled result lies the result of the convolution, four times as large. It
+stays in a core's cache when the three operations run on a few images at a time, and the backward
+pass needs nothing of it but the place of each maximum.
 """
 
-import functools
-
 import jax
-import jax.numpy as jnp
-from jax import lax
+
+from fedjax_skew.models import conv_pool_narrow, conv_pool_wide
+from fedjax_skew.models.pooling import Pads
 
 Array = jax.Array
-Pads = tuple[tuple[int, int], tuple[int, int]]
 
-# Images in one product. It keeps the product's operands in a core's cache.
-_IMAGES = 16
+# XLA hands a convolution of more features to a fast library.
+_NARROW = 16
 
 
 def pays(kernel: tuple[int, ...]) -> bool:
     """Whether this is faster than the operations one by one, for a kernel of this shape.
 
-    A product has ``(k + 1)^2 / k^2`` times the operations of the convolution, and a matrix of few
-    columns in place of one of few channels: large kernels and few channels gain.
+    With many channels the convolution itself takes most of the time, and other forms of it are
+    faster. With few features the product has ``(k + 1)^2 / k^2`` times the operations of the
+    convolution, which is too much for a small kernel.
     """
-    rows, columns, channels, _ = kernel
-    return rows == columns and rows % 2 == 1 and rows >= 5 and channels < 16
+    rows, columns, channels, features = kernel
+    if rows != columns or channels >= 16:
+        return False
+    return features > _NARROW or (rows % 2 == 1 and rows >= 5)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
     """Computes ``relu(max_pool(conv(x, kernel) + bias))`` with windows of 2x2.
 
@@ -39,141 +37,12 @@ def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
 
     Args:
         x: ``[B, H, W, Cin]``.
-        kernel: ``[k, k, Cin, Cout]`` with odd ``k``; the convolution has stride 1.
+        kernel: ``[k, k, Cin, Cout]``, of a shape that :func:`pays`; the convolution has stride 1.
         bias: ``[Cout]``.
         pads: (low, high) padding of rows and columns.
 
     Returns:
         ``[B, H' // 2, W' // 2, Cout]`` where ``H'`` and ``W'`` are the convolution's.
     """
-    return _forward(x, kernel, bias, pads)[0]
-
-
-def _forward(x: Array, kernel: Array, bias: Array, pads: Pads) -> tuple[Array, tuple[Array, ...]]:
-    rows = _kernel_rows(kernel)
-
-    def some(x: Array) -> tuple[Array, Array]:
-        four = jnp.split(
-            _product(rows, _columns(_corners(x, kernel.shape[0], pads), _offsets(kernel))), 4
-        )
-        y, holder = four[0], jnp.zeros(four[0].shape, jnp.int8)
-        for n in (1, 2, 3):
-            larger = four[n] > y
-            y, holder = jnp.where(larger, four[n], y), jnp.where(larger, jnp.int8(n), holder)
-        y = y + bias[:, None, None, None]
-        return jax.nn.relu(y), jnp.where(y > 0, holder, jnp.int8(-1))
-
-    y, holder = lax.map(some, _images_last(x))
-    return _images_first(y, x.shape[0]), (x, kernel, bias, holder)
-
-
-def _backward(pads: Pads, residuals: tuple[Array, ...], dy: Array) -> tuple[Array, Array, Array]:
-    x, kernel, bias, holder = residuals
-    rows = _kernel_rows(kernel)
-
-    def some(sums: tuple[Array, Array], given: tuple[Array, Array, Array]):
-        x, holder, dy = given
-        corners = functools.partial(_corners, size=kernel.shape[0], pads=pads)
-        z, pull = jax.vjp(corners, x)
-        dfour = jnp.concatenate([jnp.where(holder == n, dy, 0) for n in range(4)])
-        dbias = jnp.where(holder >= 0, dy, 0).sum((1, 2, 3), dtype=jnp.float32)
-        columns = _columns(z, _offsets(kernel))
-        drows = lax.dot_general(
-            _flat(columns),
-            _flat(dfour),
-            (((1,), (1,)), ((), ())),
-            preferred_element_type=jnp.float32,
-        )
-        (dx,) = pull(_add_columns(_product(rows.T, dfour), z.shape, _offsets(kernel)))
-        return (sums[0] + drows, sums[1] + dbias), dx
-
-    zeros = jnp.zeros(rows.T.shape, jnp.float32), jnp.zeros(bias.shape, jnp.float32)
-    (drows, dbias), dx = lax.scan(some, zeros, (_images_last(x), holder, _images_last(dy)))
-    (dkernel,) = jax.vjp(_kernel_rows, kernel)[1](drows.T.astype(kernel.dtype))
-    return _images_first(dx, x.shape[0]), dkernel, dbias.astype(bias.dtype)
-
-
-conv_pool_relu.defvjp(_forward, _backward)
-
-
-def _kernel_rows(kernel: Array) -> Array:
-    """Maps ``[k, k, Cin, Cout]`` to ``[4 Cout, (k + 1) (k + 1) Cin]``.
-
-    Each block of rows holds the kernel at one of four places in a window of one more pixel.
-    """
-    size, _, channels, features = kernel.shape
-    half = (size + 1) // 2
-    places = [
-        jnp.pad(kernel, ((i, 1 - i), (j, 1 - j), (0, 0), (0, 0))) for i in (0, 1) for j in (0, 1)
-    ]
-    four = jnp.stack(places, 3).reshape(half, 2, half, 2, channels, 4 * features)
-    return four.transpose(5, 0, 2, 1, 3, 4).reshape(4 * features, -1)
-
-
-def _corners(x: Array, size: int, pads: Pads) -> Array:
-    """Pads ``[C, H, W, n]`` and maps it to the pixels at the corners of 2x2 blocks.
-
-    The result is ``[4 C, H / 2, W / 2, n]``, and a window of ``(size + 1) // 2`` of its pixels
-    is all that a pooling window sees.
-    """
-    config = [(0, 0, 0)]
-    for length, (low, high) in zip(x.shape[1:3], pads, strict=True):
-        windows = (length + low + high - size + 1) // 2
-        config.append((low, 2 * windows + size - 1 - low - length, 0))
-    x = lax.pad(x, jnp.zeros((), x.dtype), (*config, (0, 0, 0)))
-    channels, height, width, images = x.shape
-    blocks = x.reshape(channels, height // 2, 2, width // 2, 2, images)
-    return blocks.transpose(2, 4, 0, 1, 3, 5).reshape(-1, height // 2, width // 2, images)
-
-
-def _offsets(kernel: Array) -> list[tuple[int, int]]:
-    half = (kernel.shape[0] + 1) // 2
-    return [(i, j) for i in range(half) for j in range(half)]
-
-
-def _columns(z: Array, offsets: list[tuple[int, int]]) -> Array:
-    """Puts shifted slices of ``z [C, h, w, n]`` below one another."""
-    height, width = z.shape[1] - offsets[-1][0], z.shape[2] - offsets[-1][1]
-    return jnp.concatenate([z[:, i : i + height, j : j + width] for i, j in offsets])
-
-
-def _add_columns(columns: Array, shape: tuple[int, ...], offsets: list[tuple[int, int]]) -> Array:
-    """The transpose of :func:`_columns`: adds up slices of an array of the given shape.
-
-    Adding them in place is faster than the sum of padded slices that XLA would make of it.
-    """
-    total = jnp.zeros(shape, columns.dtype)
-    for part, (i, j) in zip(jnp.split(columns, len(offsets)), offsets, strict=True):
-        old = lax.dynamic_slice(total, (0, i, j, 0), part.shape)
-        total = lax.dynamic_update_slice(total, old + part, (0, i, j, 0))
-    return total
-
-
-def _flat(x: Array) -> Array:
-    return x.reshape(x.shape[0], -1)
-
-
-def _product(rows: Array, columns: Array) -> Array:
-    return (rows @ _flat(columns)).reshape(-1, *columns.shape[1:])
-
-
-def _group_size(batch: int) -> int:
-    """At most ``_IMAGES``; a divisor of the batch if one is at least half as large."""
-    for size in range(min(batch, _IMAGES), _IMAGES // 2, -1):
-        if batch % size == 0:
-            return size
-    return -(-batch // -(-batch // _IMAGES))
-
-
-def _images_last(x: Array) -> Array:
-    """Maps ``[B, H, W, C]`` to groups ``[B / n, C, H, W, n]``, the last one filled with zeros."""
-    batch = x.shape[0]
-    size = _group_size(batch)
-    x = jnp.pad(x, ((0, -batch % size), (0, 0), (0, 0), (0, 0)))
-    return x.reshape(-1, size, *x.shape[1:]).transpose(0, 4, 2, 3, 1)
-
-
-def _images_first(x: Array, batch: int) -> Array:
-    """The inverse of :func:`_images_last`."""
-    x = x.transpose(0, 4, 2, 3, 1)
-    return x.reshape(-1, *x.shape[2:])[:batch]
+    form = conv_pool_wide if kernel.shape[-1] > _NARROW else conv_pool_narrow
+    return form.conv_pool_relu(x, kernel, bias, pads)

@@ -17,6 +17,9 @@ SHAPES = {
     "padding larger than the rest": (2, (7, 6), 2, 3, 3, ((2, 0), (0, 2))),
     "groups of equal size": (20, (6, 6), 2, 3, 5, "VALID"),
     "a group that is not full": (17, (6, 6), 2, 3, 5, "VALID"),
+    "many features": (3, (8, 7), 2, 20, 3, "VALID"),
+    "many features with padding": (2, (6, 6), 1, 17, 5, "SAME"),
+    "many features and large kernel": (2, (7, 6), 2, 17, 4, ((2, 0), (0, 2))),
 }
 
 # Compiling is what these tests would spend their time on.
@@ -62,8 +65,9 @@ def test_equals_the_operations_one_by_one_in_value_and_gradient(name):
     _close(_jit(_value_and_grad(conv_pool.conv_pool_relu, pads))(*arrays), expected)
 
 
-def test_stacked_kernels_equal_kernels_one_at_a_time():
-    *arrays, pads = _make("valid", (2,))
+@pytest.mark.parametrize("name", ["valid", "many features"])
+def test_stacked_kernels_equal_kernels_one_at_a_time(name):
+    *arrays, pads = _make(name, (2,))
     run = _value_and_grad(conv_pool.conv_pool_relu, pads)
     stacked = _jit(jax.vmap(run))(*arrays)
     for n in (0, 1):
@@ -71,8 +75,10 @@ def test_stacked_kernels_equal_kernels_one_at_a_time():
         _close(jax.tree.map(lambda a, n=n: a[n], stacked), one)
 
 
-def test_masked_rows_change_no_gradient():
+@pytest.mark.parametrize("features", [3, 17])
+def test_masked_rows_change_no_gradient(features):
     *arrays, pads = _make("a group that is not full")
+    arrays[1:] = (jnp.tile(a, features)[..., :features] for a in arrays[1:])
     where = jnp.arange(17) < 5
     _, (dx, *others) = _jit(_value_and_grad(conv_pool.conv_pool_relu, pads, where))(*arrays)
     short = [arrays[0][:5], *arrays[1:]]
@@ -94,18 +100,26 @@ def test_a_tie_goes_to_the_first_pixel_and_relu_stops_the_gradient():
     np.testing.assert_array_equal(gradient(-1.0), np.zeros((6, 6)))
 
 
-def test_second_derivatives_are_those_of_the_operations():
-    *arrays, pads = _make("valid")
+@pytest.mark.parametrize("name", ["valid", "many features"])
+def test_second_derivatives_are_those_of_the_operations(name):
+    x, kernel, bias, pads = _make(name)
 
     def product(function):
-        first = jax.grad(lambda kernel: jnp.sin(function(arrays[0], kernel, arrays[2], pads)).sum())
-        return _jit(lambda k: jax.jvp(first, (k,), (k,)))(arrays[1])
+        def loss(x, kernel):
+            return jnp.sin(function(x, kernel, bias, pads)).sum()
+
+        def along(x, kernel):
+            dx, dkernel = jax.grad(loss, (0, 1))(x, kernel)
+            return (dx * x).sum() + (dkernel * kernel).sum()
+
+        return _jit(jax.grad(along, (0, 1)))(x, kernel)
 
     _close(product(conv_pool.conv_pool_relu), product(_one_by_one), 1e-3)
 
 
-def test_the_gradient_of_images_costs_nothing_if_nobody_asks():
-    *arrays, pads = _make("valid")
+@pytest.mark.parametrize("name", ["valid", "many features"])
+def test_the_gradient_of_images_costs_nothing_if_nobody_asks(name):
+    *arrays, pads = _make(name)
 
     def loss(x, kernel, bias):
         return conv_pool.conv_pool_relu(x, kernel, bias, pads).sum()
@@ -120,7 +134,8 @@ def test_the_gradient_of_images_costs_nothing_if_nobody_asks():
 def test_the_layer_uses_it_for_few_channels_only():
     assert conv_pool.pays((5, 5, 3, 6))
     assert not conv_pool.pays((5, 5, 32, 64))
-    assert not conv_pool.pays((3, 3, 1, 32))
+    assert conv_pool.pays((3, 3, 1, 32))
+    assert not conv_pool.pays((3, 3, 1, 6))
     assert not conv_pool.pays((4, 4, 1, 8))
     x = jnp.ones((2, 8, 8, 3))
     layer = Conv(4, (5, 5), pool_relu=True, dtype=jnp.bfloat16)
