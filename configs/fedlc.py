@@ -85,7 +85,7 @@ _RECIPE = (
 )
 
 
-def _shrink(config: ml_collections.ConfigDict) -> None:
+def _cpu(config: ml_collections.ConfigDict) -> None:
     """A small network and 400 local epochs in all."""
     if config.model != "logistic":
         use_model(config, "simple_cnn")
@@ -96,6 +96,14 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
 def _momentum(config: ml_collections.ConfigDict) -> None:
     """Momentum 0.9, as in the authors' code."""
     config.momentum = 0.9
+
+
+def _short(config: ml_collections.ConfigDict) -> None:
+    """Momentum 0.9 as in the authors' code, and 50 local epochs in all."""
+    if config.model != "logistic":
+        _momentum(config)
+        config.rounds = max(config.rounds // 8, 1)
+        config.eval_every = min(config.eval_every, max(config.rounds // 5, 1))
 
 
 def _uniform(config: ml_collections.ConfigDict) -> None:
@@ -227,7 +235,8 @@ PAPER = Paper(
     "the local loss changes, so it combines with other methods.",
     recipe=_RECIPE,
     reported="last",
-    shrink=_shrink,
+    cpu=_cpu,
+    short=_short,
     figures=_FIGURES,
     notes=(
         Note(

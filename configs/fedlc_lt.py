@@ -76,10 +76,16 @@ _RECIPE = (
 )
 
 
-def _shrink(config: ml_collections.ConfigDict) -> None:
+def _cpu(config: ml_collections.ConfigDict) -> None:
     """A ResNet-8 of width 16."""
     use_model(config, "resnet8_w16")
     config.num_seeds = min(config.num_seeds, 2)
+
+
+def _short(config: ml_collections.ConfigDict) -> None:
+    """A network of two convolutions without normalisation, with gradients clipped at norm 10."""
+    use_model(config, "simple_cnn")
+    config.clip_norm = 10.0
 
 
 _SWEEPS = {  # by label of the axis: field, values, and their factor in the configuration
@@ -149,7 +155,8 @@ PAPER = Paper(
     "weights for clients and classes.",
     recipe=_RECIPE,
     reported="last",
-    shrink=_shrink,
+    cpu=_cpu,
+    short=_short,
     figures=_FIGURES,
     notes=(
         Note(

@@ -83,10 +83,15 @@ _RECIPE = (
 )
 
 
-def _shrink(config: ml_collections.ConfigDict) -> None:
+def _cpu(config: ml_collections.ConfigDict) -> None:
     """A small network."""
     use_model(config, "simple_cnn")
     config.num_seeds = min(config.num_seeds, 2)
+
+
+def _short(config: ml_collections.ConfigDict) -> None:
+    """Half of the rounds."""
+    config.rounds //= 2
 
 
 _LONG_TAIL = "longtail(if=10)+dirichlet(alpha=0.5)"
@@ -149,7 +154,8 @@ PAPER = Paper(
     "decorrelated features (L_D).",
     recipe=_RECIPE,
     reported="last",
-    shrink=_shrink,
+    cpu=_cpu,
+    short=_short,
     figures=_FIGURES,
     notes=(
         Note(C, "The three losses have the form of the authors' code (`hparams.fedlf.form`)."),

@@ -150,7 +150,7 @@ _RECIPE = (
 )
 
 
-def _shrink(config: ml_collections.ConfigDict) -> None:
+def _cpu(config: ml_collections.ConfigDict) -> None:
     """A small network, a fifth of the local epochs, and crop and flip alone.
 
     On a CPU AutoAugment takes several times as long as training a small network.
@@ -164,6 +164,12 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
     else:
         config.local_epochs //= 5
     config.num_seeds = min(config.num_seeds, 2)
+
+
+def _short(config: ml_collections.ConfigDict) -> None:
+    """A quarter of the rounds."""
+    if config.model != "mlp":
+        config.rounds //= 4
 
 
 _COUNTS = "counts(path=configs/fedvls_figure1.csv)"
@@ -267,7 +273,8 @@ PAPER = Paper(
     "sample does not have.",
     recipe=_RECIPE,
     reported="best",
-    shrink=_shrink,
+    cpu=_cpu,
+    short=_short,
     figures=_FIGURES,
     notes=(
         Note(

@@ -84,7 +84,7 @@ def plan(
         name: ``fedvls/table1`` or ``fedvls/figure1``.
         workdir: root of the results store.
         only: ``dataset=mnist,method=fedavg,fedvls``; all cells if empty.
-        scale: ``full``, ``cpu`` or ``smoke``.
+        scale: ``full``, ``cpu``, ``short`` or ``smoke``.
         seeds: number of seeds in place of the recipe's.
         rounds: number of rounds in place of the recipe's.
         changes: ``field=value`` for any field of the configuration.

@@ -83,7 +83,8 @@ def recipe(paper: Paper) -> str:
     lines += ["", *(f"- {note.text} ({note.source})" for note in paper.notes)]
     for name, change in paper.variants.items():
         lines.append(f"- `--variant={name}`: {_sentence(change)}")
-    lines.append(f"- `--scale=cpu`: {_sentence(paper.shrink)}")
+    lines.append(f"- `--scale=cpu`: {_sentence(paper.cpu)}")
+    lines.append(f"- `--scale=short`, in addition to `cpu`: {_sentence(paper.short)}")
     lines.append(f"- Reported: {names.reported(paper.reported)}.")
     if paper.independent:
         lines += ["", "Results of others:", "", *(f"- {text}" for text in paper.independent)]

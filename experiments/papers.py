@@ -21,6 +21,8 @@ from fedjax_skew import errors
 from fedjax_skew.data import spec
 from fedjax_skew.report import names
 
+Change = Callable[[ml_collections.ConfigDict], None]
+
 _METRICS = {
     "accuracy": "accuracy",
     "head_acc": "head_accuracy",
@@ -85,7 +87,9 @@ class Paper:
         about: what the method is, in a paragraph.
         recipe: all settings; of several that apply to a field the last one counts.
         reported: which number of a curve the paper prints: ``last``, ``best`` or ``mean_last_50``.
-        shrink: changes a configuration in place so that it fits two CPU cores.
+        cpu: changes a configuration in place so that it fits two CPU cores: the network, and as
+            little else as possible.
+        short: changes the result of ``cpu`` so that a run takes minutes on one core.
         figures: its figures.
         notes: further sentences about the recipe.
         variants: changes to a configuration by name, for ``--variant``.
@@ -98,12 +102,11 @@ class Paper:
     about: str
     recipe: tuple[Setting, ...]
     reported: str
-    shrink: Callable[[ml_collections.ConfigDict], None]
+    cpu: Change
+    short: Change
     figures: tuple[Figure, ...]
     notes: tuple[Note, ...] = ()
-    variants: Mapping[str, Callable[[ml_collections.ConfigDict], None]] = dataclasses.field(
-        default_factory=dict
-    )
+    variants: Mapping[str, Change] = dataclasses.field(default_factory=dict)
     beyond: Mapping[str, tuple[str, str, str]] = dataclasses.field(default_factory=dict)
     training_pool: tuple[str, ...] = ()
     independent: tuple[str, ...] = ()
@@ -135,7 +138,7 @@ class Paper:
         """One configuration: ``table1,method=fedlc,dataset=cifar10,beta=0.1``.
 
         The first word is a table or figure; what is not said takes its first row and column.
-        ``cpu`` and ``smoke`` make it smaller, ``variant=NAME`` changes it.
+        ``cpu``, ``short`` and ``smoke`` make it smaller, ``variant=NAME`` changes it.
         """
         words = [word.strip() for word in spec.split(arg, ",", "config argument") if word.strip()]
         places = [name.partition("/")[2] for name in names_of(self.key)]
@@ -143,16 +146,23 @@ class Paper:
             raise errors.unknown(
                 f"configs/{self.key}.py: table or figure", " ".join(words[:1]), places
             )
-        scales = [word for word in words[1:] if word in ("cpu", "smoke")]
+        scales = [word for word in words[1:] if word in ("cpu", "short", "smoke")]
         variants = [w.partition("=")[2] for w in words[1:] if w.startswith("variant=")]
         rest = [w for w in words[1:] if w not in scales and not w.startswith("variant=")]
         chosen = selection.select(self.runs(words[0]), selection.parse(",".join(rest)))
         config = chosen[0].config.copy_and_resolve_references()
         for variant in variants:
             self.vary(config, variant)
-        if "cpu" in scales:
-            self.shrink(config)
+        for scale in scales:
+            if scale != "smoke":
+                self.shrink(config, scale)
         return finish(config, "smoke" if "smoke" in scales else "")
+
+    def shrink(self, config: ml_collections.ConfigDict, scale: str) -> None:
+        """Changes a configuration in place to the scale ``cpu`` or ``short``."""
+        self.cpu(config)
+        if scale == "short":
+            self.short(config)
 
     def vary(self, config: ml_collections.ConfigDict, variant: str) -> None:
         """Changes a configuration in place as a named variant says."""

@@ -10,34 +10,35 @@ from configs.common import finish
 from fedjax_skew.config import EXECUTION_FIELDS, flatten, lookup, used_hparams
 from fedjax_skew.data import datasets
 
-SCALES = ("full", "cpu", "smoke")
+SCALES = ("full", "cpu", "short", "smoke")
 _IMAGE_SIZE = 32  # Pixels per side that a CPU can train on.
 
 
 def scaled(
     config: ml_collections.ConfigDict,
     scale: str,
-    shrink: Callable[[ml_collections.ConfigDict], None],
+    shrink: Callable[[ml_collections.ConfigDict, str], None],
 ) -> ml_collections.ConfigDict:
     """A copy of a configuration at a scale.
 
     Args:
         config: the paper's recipe.
-        scale: ``full``; ``cpu``, which fits two cores; or ``smoke``, which takes seconds.
-        shrink: what ``cpu`` changes in place: the network, and as little else as possible.
+        scale: ``full``; ``cpu``, which fits two cores; ``short``, which takes minutes per run; or
+            ``smoke``, which takes seconds.
+        shrink: changes a configuration in place to ``cpu`` or ``short``.
     """
     config = config.copy_and_resolve_references()
     if scale == "smoke":
         return finish(config, "smoke")
-    if scale == "cpu":
-        shrink(config)
+    if scale in ("cpu", "short"):
+        shrink(config, scale)
     return config
 
 
 def scaled_figure(
     config: ml_collections.ConfigDict,
     scale: str,
-    shrink: Callable[[ml_collections.ConfigDict], None],
+    shrink: Callable[[ml_collections.ConfigDict, str], None],
 ) -> ml_collections.ConfigDict:
     """A copy of a figure's configuration at a scale.
 
@@ -65,7 +66,7 @@ def scaled_figure(
 def unscaled(
     config: ml_collections.ConfigDict,
     scale: str,
-    shrink: Callable[[ml_collections.ConfigDict], None],
+    shrink: Callable[[ml_collections.ConfigDict, str], None],
 ) -> ml_collections.ConfigDict:
     """A copy of the configuration of a figure that trains nothing, at any scale."""
     return config.copy_and_resolve_references()
