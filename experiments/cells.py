@@ -1,4 +1,4 @@
-"""The cells of a table or figure: chosen, scaled, and found again in the results store.
+"""The cells of a table, figure or sweep: chosen, scaled, and found again in the results store.
 
 A cell is one run with its directory ``<workdir>/cells/<name>``. The name says what is computed, so
 a store may hold several tables, figures and scales, and what two of them share is computed once.
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 import ml_collections
 
 from configs.common import fit_phases
-from experiments import collect, papers, recipes, selection
+from experiments import collect, grid, papers, recipes, selection
 from experiments import scale as scale_rules
 from experiments.printed import Row
 from experiments.selection import Run
 from fedjax_skew import errors, methods
-from fedjax_skew.config import EXECUTION_FIELDS, used_hparams
+from fedjax_skew.config import EXECUTION_FIELDS, check, used_hparams
 from fedjax_skew.report.result_table import Table
 from fedjax_skew.runs import identity, store
 
@@ -126,6 +126,26 @@ def plan(
             whole = config if split_seeds else None
             found.append(Cell(made, run.config, directory, whole, name, label))
     return sorted(found, key=lambda cell: cell.config.seed) if split_seeds else found
+
+
+def plan_points(
+    config: ml_collections.ConfigDict,
+    points: Sequence[grid.Point],
+    workdir: pathlib.Path,
+    split: bool = False,
+) -> list[tuple[grid.Point, list[Cell]]]:
+    """Every point of a sweep over a configuration, with its checked runs."""
+    planned = []
+    for point in points:
+        whole = fit_phases(grid.configure(config, point))
+        whole.figures, whole.loggers = False, ""
+        check(whole)
+        found = []
+        for part in split_by_seed(whole) if split else [whole]:
+            run = Run(part, ())
+            found.append(Cell(run, whole, workdir / "cells" / run.name, whole if split else None))
+        planned.append((point, found))
+    return planned
 
 
 def scale_flags(scale: str) -> str:

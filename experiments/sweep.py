@@ -28,12 +28,9 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from configs.common import fit_phases
 from experiments import app, dry_run, grid, launch, sweep_results
-from experiments.cells import Cell, split_by_seed
-from experiments.selection import Run
+from experiments.cells import plan_points
 from fedjax_skew import methods
-from fedjax_skew.config import check
 from fedjax_skew.runs.train import Interrupted
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -62,7 +59,7 @@ def main(argv: Sequence[str]) -> None:
         raise ValueError("workdir is not set; set the directory of the sweep with --workdir=DIR.")
     axes, names = swept(_CONFIG.value, _GRID.value, _METHODS.value, _RANDOM.value)
     points = grid.points(axes, names, random=_RANDOM.value, seed=_RANDOM_SEED.value)
-    planned = plan(_CONFIG.value, points, pathlib.Path(_WORKDIR.value), _SPLIT.value)
+    planned = plan_points(_CONFIG.value, points, pathlib.Path(_WORKDIR.value), _SPLIT.value)
     cells = list({cell.directory: cell for _, own in planned for cell in own}.values())
     if _DRY_RUN.value:
         print(dry_run.describe("The sweep", cells))
@@ -85,26 +82,6 @@ def main(argv: Sequence[str]) -> None:
     print(f"{summary}; written: {', '.join(files)}.")
     if failed:
         sys.exit(1)
-
-
-def plan(
-    config: ml_collections.ConfigDict,
-    points: Sequence[grid.Point],
-    workdir: pathlib.Path,
-    split: bool = False,
-) -> list[tuple[grid.Point, list[Cell]]]:
-    """Every point with its checked runs."""
-    planned = []
-    for point in points:
-        whole = fit_phases(grid.configure(config, point))
-        whole.figures, whole.loggers = False, ""
-        check(whole)
-        cells = []
-        for part in split_by_seed(whole) if split else [whole]:
-            run = Run(part, ())
-            cells.append(Cell(run, whole, workdir / "cells" / run.name, whole if split else None))
-        planned.append((point, cells))
-    return planned
 
 
 def swept(

@@ -1,6 +1,7 @@
 """States of a problem: before the first round, and at the start of a later phase."""
 
 import hashlib
+import math
 from typing import Any
 
 import jax
@@ -91,6 +92,12 @@ def start_next_phase(problem: Problem, ended: Phase, state: State) -> State:
     ]
     params, stats = (trees.stack(list(part)) for part in zip(*made, strict=True))
     return phase_state(problem, phase, params, stats, keys)
+
+
+def bytes_per_client(clients: PyTree) -> int:
+    """Returns what one client keeps between rounds, from its state ``[S, K, ...]``."""
+    leaves = jax.tree.leaves(clients)
+    return sum(math.prod(leaf.shape[2:]) * leaf.dtype.itemsize for leaf in leaves)
 
 
 def fingerprint(tree: PyTree) -> str:

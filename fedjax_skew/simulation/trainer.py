@@ -23,7 +23,12 @@ from fedjax_skew.simulation.phases import Phase
 from fedjax_skew.simulation.problem import Problem
 from fedjax_skew.simulation.programs import Programs, compile_phase, some_clients
 from fedjax_skew.simulation.progress import Progress
-from fedjax_skew.simulation.state import fingerprint, initial_state, start_next_phase
+from fedjax_skew.simulation.state import (
+    bytes_per_client,
+    fingerprint,
+    initial_state,
+    start_next_phase,
+)
 from fedjax_skew.simulation.stopping import (
     Abandoned,
     Diverged,
@@ -169,6 +174,7 @@ class Trainer:
         final = fingerprint(point.state.params)
         summary = summarize(problem, self.history, initial=initial, final=final)
         summary["compile_seconds"] = round(compile_seconds, 3)
+        summary["client_state_bytes"] = bytes_per_client(point.state.clients)
         self._call("on_end", summary)
         return Finished(point.state, self.model, self.history, summary, self.table)
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from experiments import grid, selection, sweep
+from experiments.cells import plan_points
 from experiments.sweep_results import Result, Sweep, draw, to_csv, to_markdown
 from fedjax_skew.config import default_config
 from fedjax_skew.runs.store import Record
@@ -67,20 +68,20 @@ def test_methods_are_an_axis_of_their_own():
 
 def test_points_are_checked_before_anything_runs(tmp_path):
     with pytest.raises(ValueError, match="labelled server data"):
-        sweep.plan(default_config(), [{"method": "fedic"}], tmp_path)
+        plan_points(default_config(), [{"method": "fedic"}], tmp_path)
     with pytest.raises(ValueError, match="method='fedavgg'"):
-        sweep.plan(default_config(), [{"method": "fedavgg"}], tmp_path)
+        plan_points(default_config(), [{"method": "fedavgg"}], tmp_path)
 
 
 def test_runs_are_in_the_store_of_tables(tmp_path):
     points = grid.points(grid.parse("client_lr=0.1,0.2"), ["fedavg"])
-    planned = sweep.plan(default_config(), points, tmp_path)
+    planned = plan_points(default_config(), points, tmp_path)
     for point, (cell,) in planned:
         assert cell.directory == tmp_path / "cells" / selection.Run(cell.config, ()).name
         assert cell.config.client_lr == point["client_lr"]
     config = default_config()
     config.num_seeds = 3
-    ((_, cells),) = sweep.plan(config, points[:1], tmp_path, split=True)
+    ((_, cells),) = plan_points(config, points[:1], tmp_path, split=True)
     assert [(c.config.seed, c.config.num_seeds) for c in cells] == [(0, 1), (1, 1), (2, 1)]
 
 

@@ -1,0 +1,210 @@
+"""Trains all methods on the same problems and tabulates accuracy and cost.
+
+    python -m experiments.all_methods --workdir=runs/methods --data_dir=DIR
+    python -m experiments.all_methods --workdir=runs/methods --data_dir=DIR \\
+        --problems=mnist --methods=fedavg,fedlc,fedrod --dry_run
+
+The problems are those of ``configs/all_methods.py``. Every method trains with its default
+hyper-parameters in the store of ``experiments.sweep``: the same command resumes, and finished runs
+are not run again. Each problem gets ``methods_<problem>.md`` and ``.csv`` in the workdir, or in
+``--output``.
+"""
+
+import csv
+import io
+import itertools
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from absl import flags
+
+from configs.all_methods import PROBLEMS, get_config
+from experiments import app, cells, dry_run, launch
+from experiments.cells import Cell
+from fedjax_skew import errors, methods
+from fedjax_skew.report import names
+from fedjax_skew.runs import rundir
+from fedjax_skew.runs.store import Record
+from fedjax_skew.runs.train import Interrupted
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
+_OUTPUT = flags.DEFINE_string("output", "", "Directory of the tables; default: the workdir.")
+_PROBLEMS = flags.DEFINE_list("problems", list(PROBLEMS), "Problems to train on.")
+_METHODS = flags.DEFINE_list("methods", ["all"], "Methods separated by commas, or all.")
+_DATA_DIR = flags.DEFINE_string("data_dir", "", "Directory of the prepared datasets.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "List the runs and their costs, and exit.")
+
+
+class Line(NamedTuple):
+    """A method on a problem.
+
+    Attributes:
+        method: its name.
+        status: ``finished``, or why there are no numbers.
+        accuracy: of the global model after the last round, in percent.
+        best: over all evaluations, in percent.
+        own: mean accuracy of clients' own models on their own classes, in percent, or None.
+        worst: the worst decile of these, or None.
+        seconds: shortest time of a round, evaluation included.
+        kept: bytes that a client keeps between rounds.
+        sent: bytes in both directions, in all rounds.
+        server: server data that it trains on.
+    """
+
+    method: str
+    status: str
+    accuracy: float | None = None
+    best: float | None = None
+    own: float | None = None
+    worst: float | None = None
+    seconds: float | None = None
+    kept: int | None = None
+    sent: float | None = None
+    server: str = ""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Plans, runs and renders."""
+    if not _WORKDIR.value:
+        raise ValueError("workdir is not set; set the results store with --workdir=DIR.")
+    workdir = pathlib.Path(_WORKDIR.value)
+    planned = {problem: plan(problem, workdir) for problem in _PROBLEMS.value}
+    wanted = [cell for own in planned.values() for cell in own]
+    if _DRY_RUN.value:
+        print(dry_run.describe("All methods", wanted))
+        return
+    done = launch.run(wanted)
+    files = []
+    for problem, own in planned.items():
+        lines = [line(cell.record(), cell.config.method) for cell in own]
+        folder = pathlib.Path(_OUTPUT.value or workdir)
+        folder.mkdir(parents=True, exist_ok=True)
+        texts = {".md": to_markdown(problem, lines, own), ".csv": to_csv(lines)}
+        for suffix, text in texts.items():
+            files.append(folder / f"methods_{problem}{suffix}")
+            rundir.write_text(files[-1], text)
+    summary, failed = launch.outcome(wanted)
+    if not done:
+        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
+    print(f"{summary}; written: {', '.join(map(str, files))}.")
+    if failed:
+        sys.exit(1)
+
+
+def plan(problem: str, workdir: pathlib.Path) -> list[Cell]:
+    """The runs of a problem, FedAvg's first because costs are relative to it."""
+    chosen = list(methods.REGISTRY) if _METHODS.value == ["all"] else _METHODS.value
+    for name in chosen:
+        for part in name.split("+"):
+            if part not in methods.REGISTRY:
+                raise errors.unknown("methods", part, methods.REGISTRY)
+    if problem not in PROBLEMS:
+        raise errors.unknown("problems", problem, PROBLEMS)
+    config = get_config(problem)
+    config.dataset.data_dir = _DATA_DIR.value
+    points = [{"method": name} for name in dict.fromkeys(["fedavg", *chosen])]
+    return [cell for _, own in cells.plan_points(config, points, workdir) for cell in own]
+
+
+def line(record: Record, method: str) -> Line:
+    """What a run says about its method."""
+    if not record.finished:
+        return Line(method, f"failed: {record.failure}" if record.failure else record.status)
+    summary = record.summary
+
+    def percent(column: str, which: str = "last") -> float | None:
+        found = record.values(column, which)
+        return 100 * found[0] if found else None
+
+    return Line(
+        method=method,
+        status="finished",
+        accuracy=percent("accuracy"),
+        best=percent("accuracy", "best"),
+        own=percent("personal_local_accuracy"),
+        worst=percent("personal_local_worst_decile"),
+        seconds=seconds_per_round(record),
+        kept=summary["client_state_bytes"],
+        sent=summary["bytes_up"][0] + summary["bytes_down"][0],
+        server=" and ".join(summary["server_data"]),
+    )
+
+
+def seconds_per_round(record: Record) -> float:
+    """The shortest time of a round between two evaluations; other work only lengthens it."""
+    lines = [{"round": 0, "seconds": 0.0}, *record.lines]
+    return min(
+        (after["seconds"] - before["seconds"]) / (after["round"] - before["round"])
+        for before, after in itertools.pairwise(lines)
+    )
+
+
+def to_markdown(problem: str, lines: Sequence[Line], own: Sequence[Cell]) -> str:
+    """One row per method, by accuracy."""
+    config = own[0].config
+    base = lines[0].seconds
+    heads = ["method", "accuracy", "best", "own models (worst decile)", "time per round"]
+    heads += ["kept by a client (MB)", "sent (MB)", "server data"]
+    rows = [heads, ["---"] * len(heads)]
+    for row in sorted(lines, key=lambda row: -(row.accuracy or 0.0)):
+        label = f"{names.method(row.method)} (`{row.method}`)"
+        if row.status != "finished":
+            rows.append([label, row.status, *[""] * (len(heads) - 2)])
+            continue
+        assert row.seconds is not None and row.kept is not None and row.sent is not None
+        rows.append(
+            [
+                label,
+                _number(row.accuracy),
+                _number(row.best),
+                "" if row.own is None else f"{row.own:.2f} ({row.worst:.2f})",
+                f"{row.seconds / base:.2f}x" if base else f"{row.seconds:.2f} s",
+                f"{row.kept / 1e6:.2f}",
+                f"{row.sent / 1e6:.1f}",
+                row.server,
+            ]
+        )
+    clients = round(config.num_clients * config.participation)
+    text = [
+        f"# All methods: {names.dataset(config.dataset.name)}, `{config.partition}`",
+        f"    {command(problem)}",
+        f"`{config.model}`, {clients} of {config.num_clients} clients in each of {config.rounds} "
+        f"rounds, {config.local_epochs} local epochs, batches of {config.batch_size}, SGD "
+        f"{config.client_lr:g} with momentum {config.momentum:g}, default hyper-parameters, seed "
+        f"{config.seed}. Test accuracy in percent: of the global model after the last round, the "
+        "best of all evaluations, and for methods with personal models the mean over clients of "
+        "their own model's accuracy on the client's label distribution. Times are relative to "
+        f"FedAvg's round{f' ({base:.2f} s)' if base else ''}; a client keeps its state between "
+        "rounds; megabytes are sent in both directions in all rounds.",
+        "\n".join(f"| {' | '.join(row)} |" for row in rows),
+        *cells.machines(cell.record() for cell in own),
+    ]
+    return "\n\n".join(text) + "\n"
+
+
+def to_csv(lines: Sequence[Line]) -> str:
+    """One row per method, all numbers."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(Line._fields)
+    writer.writerows(["" if value is None else value for value in row] for row in lines)
+    return buffer.getvalue()
+
+
+def command(problem: str) -> str:
+    """The command that makes a table."""
+    words = ["python", "-m", "experiments.all_methods", f"--problems={problem}"]
+    if _METHODS.value != ["all"]:
+        words.append(f"--methods={','.join(_METHODS.value)}")
+    return shlex.join([*words, "--data_dir=DIR", "--workdir=DIR"])
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    app.run(main)

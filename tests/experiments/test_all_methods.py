@@ -1,0 +1,71 @@
+"""The table of all methods: what it plans, and what it says of a run."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from configs.all_methods import PROBLEMS, get_config
+from experiments import all_methods
+from fedjax_skew import methods
+from fedjax_skew.config import check
+from fedjax_skew.runs.store import Record
+
+
+@pytest.fixture
+def parsed():
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["test"])
+
+
+def record(seconds, **summary):
+    made = Record(pathlib.Path(), {}, {"status": "finished", **summary}, "", False)
+    made.__dict__["lines"] = [{"round": 2 * i + 2, "seconds": s} for i, s in enumerate(seconds)]
+    return made
+
+
+def finished(accuracy, seconds, **more):
+    numbers = {which: {"per_seed": [accuracy]} for which in ("last", "best")}
+    summary = {"accuracy": numbers, "client_state_bytes": 2_000_000, "server_data": []}
+    return record(seconds, bytes_up=[1e6], bytes_down=[3e6], **summary, **more)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_method_is_planned_and_valid_on_every_problem(problem, tmp_path, parsed):
+    planned = all_methods.plan(problem, tmp_path)
+    assert planned[0].config.method == "fedavg"
+    assert {c.config.method for c in planned} == set(methods.REGISTRY)
+    assert {c.config.partition for c in planned} == {get_config(problem).partition}
+    for cell in planned:
+        check(cell.config)
+
+
+def test_a_row_has_accuracy_cost_and_memory(tmp_path, parsed):
+    own = {"last": {"per_seed": [0.9]}}
+    rows = [
+        all_methods.line(finished(0.8, [2.0, 4.0]), "fedavg"),
+        all_methods.line(
+            finished(
+                0.7,
+                [9.0, 12.0],
+                personal_local_accuracy=own,
+                personal_local_worst_decile=own,
+            ),
+            "fedper",
+        ),
+        all_methods.line(Record(pathlib.Path(), {}, {}, "not finite", False), "fedlc"),
+    ]
+    text = all_methods.to_markdown("mnist", rows, all_methods.plan("mnist", tmp_path)[:1])
+    assert "| FedAvg (`fedavg`) | 80.00 | 80.00 |  | 1.00x | 2.00 | 4.0 |  |" in text
+    assert "| FedPer (`fedper`) | 70.00 | 70.00 | 90.00 (90.00) | 1.50x | 2.00 | 4.0 |  |" in text
+    assert "| FedLC (`fedlc`) | failed: not finite |" in text
+    assert all_methods.to_csv(rows).splitlines()[1].startswith("fedavg,finished,80.0,80.0,,,1.0,")
+
+
+def test_unknown_names_are_answered_in_one_sentence(tmp_path):
+    command = [sys.executable, "-m", "experiments.all_methods", f"--workdir={tmp_path}"]
+    done = subprocess.run([*command, "--problems=mnits"], capture_output=True, text=True)
+    assert done.returncode == 2 and "problems='mnits'" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
