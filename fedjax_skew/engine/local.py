@@ -169,7 +169,8 @@ def make_client(
             return trees.select(b * size < num_samples, new, carry)
 
         bounds = jnp.minimum(batch_trips, batches) if batches else batch_trips
-        return jax.lax.fori_loop(0, bounds, body, init)
+        with jax.named_scope("batches"):
+            return jax.lax.fori_loop(0, bounds, body, init)
 
     def sample_class(key, c, size):
         first = jnp.cumsum(counts)[c] - counts[c]
@@ -288,16 +289,19 @@ def _loop(
 ) -> PyTree:
     """Runs ``body(drawn, t, carry)`` for all steps; ``drawn(t)`` equals ``draw(t)``."""
     if steps_per_draw == 1:
-        return jax.lax.fori_loop(0, steps, functools.partial(body, draw), init)
+        with jax.named_scope("steps"):
+            return jax.lax.fori_loop(0, steps, functools.partial(body, draw), init)
 
     def block(b, carry):
         first = b * steps_per_draw
         ahead = jax.vmap(draw)(first + jnp.arange(steps_per_draw))
         last = jnp.minimum(first + steps_per_draw, steps)
         taken = functools.partial(body, lambda t: ahead[t - first])
-        return jax.lax.fori_loop(first, last, taken, carry)
+        with jax.named_scope("steps"):
+            return jax.lax.fori_loop(first, last, taken, carry)
 
-    return jax.lax.fori_loop(0, -(-steps // steps_per_draw), block, init)
+    with jax.named_scope("draws"):
+        return jax.lax.fori_loop(0, -(-steps // steps_per_draw), block, init)
 
 
 def local_step(

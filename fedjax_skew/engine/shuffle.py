@@ -61,7 +61,8 @@ def permute(
 
     positions = positions.astype(jnp.uint32) % n
     outside = jnp.zeros(positions.shape, bool)
-    x, _ = jax.lax.while_loop(lambda c: ~jnp.all(c[1]), step, (positions, outside))
+    with jax.named_scope("walk"):
+        x, _ = jax.lax.while_loop(lambda c: ~jnp.all(c[1]), step, (positions, outside))
     return x.astype(jnp.int32)
 
 
