@@ -160,7 +160,10 @@ FIELDS: Mapping[str, Field] = {
     ),
     # Execution.
     "checkpoint_every": Field(
-        0, whole(0), "rounds between checkpoints; 0 saves once per minute", execution=True
+        0,
+        whole(0),
+        "rounds between checkpoints; 0 saves once per minute, and more often if rounds are slow",
+        execution=True,
     ),
     "keep_checkpoints": Field(2, whole(1, 1000), "checkpoints to keep", execution=True),
     "save_partition": Field(

@@ -14,6 +14,7 @@ from fedjax_skew.simulation.state import start_next_phase
 from fedjax_skew.simulation.trainer import Line, Point, Recorder, Table, new_log
 
 CHECKPOINT_SECONDS = 60.0
+_SLOW_SHARE = 0.05  # of the time of a slow run that may go into checkpoints
 
 
 class DirectoryRecorder(Recorder):
@@ -21,7 +22,8 @@ class DirectoryRecorder(Recorder):
 
     Args:
         workdir: the run directory.
-        every: rounds between checkpoints, or 0 for one per ``CHECKPOINT_SECONDS``.
+        every: rounds between checkpoints, or 0 for one per ``CHECKPOINT_SECONDS``, and more of them
+            if rounds are slow.
         keep: number of checkpoints to keep.
         tables: whether to write the tables of all clients.
     """
@@ -30,7 +32,7 @@ class DirectoryRecorder(Recorder):
         self._tables = tables
         self._workdir, self._checkpoints = workdir, workdir / rundir.CHECKPOINTS
         self._every, self._keep = every, keep
-        self._saved_at = time.time()
+        self._saved_at, self._save_seconds = time.time(), 0.0
 
     def restore(self, problem: Problem, state: State) -> tuple[Point, list[Line]]:
         """Returns the newest complete checkpoint, or the initial state."""
@@ -57,10 +59,11 @@ class DirectoryRecorder(Recorder):
         if jax.process_index() == 0:
             rundir.append_line(self._workdir, line)
 
-    def due(self, round_: int) -> bool:
+    def due(self, round_: int, slow: bool) -> bool:
         """Whether rounds or time since the last checkpoint ask for one."""
         if not self._every:
-            return time.time() - self._saved_at > CHECKPOINT_SECONDS
+            often = self._save_seconds / _SLOW_SHARE if slow else CHECKPOINT_SECONDS
+            return time.time() - self._saved_at > min(often, CHECKPOINT_SECONDS)
         return round_ // self._every > (self.saved or 0) // self._every
 
     def next_due(self, round_: int) -> int:
@@ -71,12 +74,14 @@ class DirectoryRecorder(Recorder):
 
     def save(self, point: Point, model: Any) -> None:
         """Writes a checkpoint."""
+        began = time.time()
         values: Line = {"pending": point.pending, "seconds": point.seconds}
         values["clients"] = point.log._asdict() if point.log else None
         checkpoint.save(
             self._checkpoints, point.round, point.state, self._keep, model=model, values=values
         )
         self.saved, self._saved_at = point.round, time.time()
+        self._save_seconds = self._saved_at - began
 
     def describe(self) -> str:
         """Says what a resumed run would start from."""

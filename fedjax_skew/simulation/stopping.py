@@ -12,6 +12,7 @@ import jax
 from fedjax_skew.simulation.waiting import Waiter
 
 CALL_SECONDS = 2.0  # A call of several rounds should not take longer.
+PATIENCE_SECONDS = 5.0  # A signal waits no longer for the end of a round.
 
 PyTree = Any
 
@@ -41,9 +42,10 @@ def microseconds_per_round(rounds: int, seconds: float) -> int:
 class StopSignals(Waiter):
     """Handles SIGTERM and Ctrl-C while it is entered, and waits so that they are answered.
 
-    The first signal asks the run to stop: a running round is finished, because its input is gone; a
-    compilation or an evaluation is abandoned unless other processes take part in it. A second
-    signal raises ``KeyboardInterrupt`` at once.
+    The first signal asks the run to stop. A compilation or an evaluation is abandoned at once, and
+    a round that takes more than ``PATIENCE_SECONDS`` longer is abandoned as well: a resumed run
+    repeats it from the newest checkpoint. Nothing is abandoned that other processes take part in.
+    A second signal raises ``KeyboardInterrupt`` at once.
 
     Args:
         say: prints a line.
@@ -51,7 +53,7 @@ class StopSignals(Waiter):
     """
 
     def __init__(self, say: Callable[[str], None], saved: Callable[[], str]):
-        self.signal = 0
+        self.signal, self._signalled = 0, 0.0
         self._say, self._saved = say, saved
         self._old: dict[int, Any] = {}
 
@@ -69,9 +71,10 @@ class StopSignals(Waiter):
     def _handle(self, number: int, frame: Any) -> None:
         if self.signal:
             raise KeyboardInterrupt(f"Stopped at once by {signal_name(number)}; {self._saved()}")
-        self.signal = number
+        self.signal, self._signalled = number, time.monotonic()
         self._say(
-            f"{signal_name(number)}: stopping after the running round; repeat it to stop at once."
+            f"{signal_name(number)}: stopping after the running round, or in "
+            f"{PATIENCE_SECONDS:g} s; repeat it to stop at once."
         )
 
     def compile(self, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
@@ -86,29 +89,31 @@ class StopSignals(Waiter):
 
         # No daemon: an interpreter that ends while XLA compiles crashes, so it waits.
         threading.Thread(target=work).start()
-        self._poll(done.done, abandon=True)
+        self._poll(done.done, 0.0)
         return done.result()
 
     def rounds(self, tree: PyTree) -> PyTree:
-        """Waits to the end, whatever comes."""
-        return self._ready(tree, abandon=False)
+        """Waits to the end, or some seconds after a signal."""
+        return self._ready(tree, PATIENCE_SECONDS)
 
     def evaluation(self, tree: PyTree) -> PyTree:
         """Waits to the end or to a signal."""
-        return self._ready(tree, abandon=True)
+        return self._ready(tree, 0.0)
 
-    def _ready(self, tree: PyTree, *, abandon: bool) -> PyTree:
+    def _ready(self, tree: PyTree, patience: float) -> PyTree:
         leaves: list[Any] = [a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array)]
-        self._poll(lambda: all(leaf.is_ready() for leaf in leaves), abandon=abandon)
+        self._poll(lambda: all(leaf.is_ready() for leaf in leaves), patience)
         return tree
 
-    def _poll(self, ready: Callable[[], bool], *, abandon: bool) -> None:
+    def _poll(self, ready: Callable[[], bool], patience: float) -> None:
+        """Waits, but for ``patience`` seconds at most after a signal to the only process."""
         began = time.monotonic()
         while not ready():
-            if self.signal and abandon and jax.process_count() == 1:
+            now = time.monotonic()
+            alone = jax.process_count() == 1
+            if self.signal and alone and now - self._signalled >= patience:
                 raise Abandoned
-            waited = time.monotonic() - began
-            time.sleep(min(max(waited / 20, 5e-5), 0.02))
+            time.sleep(min(max((now - began) / 20, 5e-5), 0.02))
 
 
 def signal_name(number: int) -> str:

@@ -30,6 +30,7 @@ from fedjax_skew.simulation.state import (
     start_next_phase,
 )
 from fedjax_skew.simulation.stopping import (
+    PATIENCE_SECONDS,
     Abandoned,
     Diverged,
     Interrupted,
@@ -82,8 +83,8 @@ class Recorder:
     def evaluated(self, line: Line) -> None:
         """Takes a new line of metrics."""
 
-    def due(self, round_: int) -> bool:
-        """Whether it is time for a checkpoint."""
+    def due(self, round_: int, slow: bool) -> bool:
+        """Whether it is time for a checkpoint; in a slow run a signal may abandon a round."""
         return False
 
     def next_due(self, round_: int) -> int:
@@ -188,7 +189,8 @@ class Trainer:
                 except Abandoned:
                     abandoned = True
             # Processes save together, stop together and agree on the length of the next call.
-            due = int(self.recorder.due(point.round) or point.round == phase.last)
+            slow = micros > 1e6 * PATIENCE_SECONDS
+            due = int(self.recorder.due(point.round, slow) or point.round == phase.last)
             due, stop, micros = process_max(due, self.waiter.signal, micros)
             if due or stop:
                 self._save(phase, programs, point)
@@ -203,7 +205,10 @@ class Trainer:
                 phase.last,
             )
             before = point
-            point = self._advance(phase, programs, point, until)
+            try:
+                point = self._advance(phase, programs, point, until)
+            except Abandoned:
+                raise self._interrupted(point.round) from None
             micros = microseconds_per_round(
                 point.round - before.round, point.seconds - before.seconds
             )
