@@ -6,6 +6,7 @@ a store may hold several tables, figures and scales, and what two of them share 
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 
 import ml_collections
@@ -146,6 +147,22 @@ def plan_points(
             found.append(Cell(run, whole, workdir / "cells" / run.name, whole if split else None))
         planned.append((point, found))
     return planned
+
+
+def with_finished(chosen: Sequence[Cell], everything: Iterable[Cell]) -> list[Cell]:
+    """The chosen cells and the finished ones of the same table, in the order of the latter.
+
+    A table of a smaller selection thus keeps the results that its store has from a larger one.
+    """
+    wanted = {cell.directory: cell for cell in chosen}
+    found = {cell.directory: wanted.get(cell.directory, cell) for cell in everything}
+    kept = [c for c in found.values() if c.directory in wanted or c.record().finished]
+    return [*kept, *(cell for cell in chosen if cell.directory not in found)]
+
+
+def file_stem(name: str, words: Iterable[str]) -> str:
+    """The name of a table's files: ``fedlc_table1_cpu_rounds=300``."""
+    return re.sub(r"[^\w.=+-]+", "_", "_".join([name.replace("/", "_"), *words]))
 
 
 def scale_flags(scale: str) -> str:

@@ -46,6 +46,8 @@ def cells(entries: Iterable[Entry], measured: Measured) -> dict[tuple[str, str],
                 cell = Cell(values=tuple(100 * v for v in values))
                 if not values:
                     cell = Cell(failure=f"the run has no {column}")
+            if entry.record.finished:
+                cell = dataclasses.replace(cell, megabytes=entry.record.megabytes)
             key = row.row, row.column
             found[key] = _join(found[key], cell) if key in found else cell
     return found
@@ -57,6 +59,7 @@ def _join(one: Cell, other: Cell) -> Cell:
         values=one.values + other.values,
         failure=one.failure or other.failure,
         notes=tuple(dict.fromkeys(one.notes + other.notes)),
+        megabytes=one.megabytes + other.megabytes,
     )
 
 
@@ -142,8 +145,10 @@ def held_out(made: Table, entries: Sequence[Entry], measured: Measured) -> Table
     )
 
 
-def write(made: Sequence[Table], workdir: str | os.PathLike[str], command: str = "") -> str:
-    """Writes ``table.md``, ``table.csv`` and ``table.tex``, and returns the markdown."""
+def write(
+    made: Sequence[Table], workdir: str | os.PathLike[str], command: str = "", stem: str = "table"
+) -> str:
+    """Writes ``<stem>.md``, ``<stem>.csv`` and ``<stem>.tex``, and returns the markdown."""
     folder = pathlib.Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     markdown = "\n".join(render.to_markdown(table) for table in made)
@@ -157,9 +162,9 @@ def write(made: Sequence[Table], workdir: str | os.PathLike[str], command: str =
         ("tex", "\n".join(render.to_latex(table) for table in made)),
     ):
         # Through a temporary file, so that a reader never sees half a table.
-        temporary = folder / f".table.{suffix}.{os.getpid()}"
+        temporary = folder / f".{stem}.{suffix}.{os.getpid()}"
         temporary.write_text(text, encoding="utf-8")
-        temporary.replace(folder / f"table.{suffix}")
+        temporary.replace(folder / f"{stem}.{suffix}")
     return markdown
 
 

@@ -4,8 +4,9 @@
         --only=method=fedavg,fedlc,dataset=synthetic --seeds=3
 
 Every cell is a run directory below ``workdir/cells``. Running the same command again resumes, and
-finished cells are never run again. The table is written to ``table.md``, ``table.csv`` and
-``table.tex`` with the paper's numbers next to the measured ones.
+finished cells are never run again. The table is written to ``<paper>_table<N>.md``, ``.csv`` and
+``.tex`` with the paper's numbers next to the measured ones; the name also says what was changed, as
+in ``fedlc_table1_cpu.md``. It shows everything that the store has finished of it.
 
 A figure is made of cells in the same way, and written as ``<paper>_figure<N>.png`` and ``.pdf``:
 
@@ -15,6 +16,7 @@ A figure is made of cells in the same way, and written as ``<paper>_figure<N>.pn
     python -m experiments.reproduce --table=fedvls/table1 --workdir=runs/fedvls --dry_run
 """
 
+import functools
 import shlex
 import sys
 from collections.abc import Sequence
@@ -70,18 +72,18 @@ def main(argv: Sequence[str]) -> None:
         )
     if not workdir:
         raise ValueError("workdir is not set; --list shows all tables and figures with commands.")
-    chosen = cells.plan(
+    plan = functools.partial(
+        cells.plan,
         name,
         workdir,
-        only=_ONLY.value,
         scale=_SCALE.value,
-        seeds=_SEEDS.value,
         rounds=_ROUNDS.value,
         changes=_SET.value,
         data_dir=_DATA_DIR.value,
         split_seeds=_SPLIT.value,
         variant=_VARIANT.value,
     )
+    chosen = plan(only=_ONLY.value, seeds=_SEEDS.value)
     wanted = chosen
     if _FIGURE.value and not figures.figure(name).trained:
         wanted = []
@@ -93,8 +95,12 @@ def main(argv: Sequence[str]) -> None:
     stopped = not launch.run(wanted)
     files: list[str] = []
     if _TABLE.value:
-        print(collect.write(cells.build_table(name, chosen), workdir, command()))
-        files = [f"{workdir}/table.{suffix}" for suffix in ("md", "csv", "tex")]
+        # Seeds in runs of their own may be more than those asked for now.
+        everything = plan(seeds=0 if _SPLIT.value else _SEEDS.value)
+        made = cells.build_table(name, cells.with_finished(chosen, everything))
+        stem = cells.file_stem(name, _changed())
+        print(collect.write(made, workdir, command(), stem))
+        files = [f"{workdir}/{stem}.{suffix}" for suffix in ("md", "csv", "tex")]
     elif not stopped:  # A figure may need a second look at its runs, which takes time.
         files = [str(path) for path in figures.write(name, chosen, workdir, command())]
         if figure_numbers.has_numbers(name):
@@ -122,6 +128,14 @@ def _name() -> str:
         if name and name not in allowed:
             raise errors.unknown(kind, name, allowed)
     return _TABLE.value or _FIGURE.value or ""
+
+
+def _changed() -> list[str]:
+    """How the cells differ from the recipe, in the words of the command line."""
+    words = [_SCALE.value] if _SCALE.value != "full" else []
+    words += [f"rounds={_ROUNDS.value}"] if _ROUNDS.value else []
+    words += [f"variant={_VARIANT.value}"] if _VARIANT.value else []
+    return [*words, *_SET.value]
 
 
 _SHOWN = ("table", "figure", "only", "seeds", "split_seeds", "rounds", "scale", "variant", "set")

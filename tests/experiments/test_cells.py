@@ -212,3 +212,28 @@ def test_a_cell_that_fits_a_cpu_as_it_is_keeps_the_papers_scale(tmp_path):
     chosen = cells.plan("fedvls/table1", tmp_path, only="method=fedavg,beta=0.5", scale="cpu")
     scales = {cell.config.dataset.name: cell.scale for cell in chosen}
     assert scales["mnist"] == "full" and scales["cifar10"] == "cpu"
+
+
+def test_a_smaller_selection_keeps_what_the_store_has_finished(tmp_path):
+    def plan(only, seeds=1):
+        return cells.plan("fedlc/table4", tmp_path, only=only, seeds=seeds, split_seeds=True)
+
+    everything = plan("partition=synthetic(1,1)", seeds=3)
+    done = [c for c in everything if c.config.method in ("fedavg", "fedlc") and c.config.seed < 2]
+    for cell in done:
+        finish(cell, [0.7])
+    chosen = plan("partition=synthetic(1,1),method=fedavg,fedprox")
+    shown = cells.with_finished(chosen, everything)
+    assert {c.directory for c in shown} == {c.directory for c in [*done, *chosen]}
+    (table,) = cells.build_table("fedlc/table4", shown)
+    assert [row.key for row in table.rows] == ["fedavg", "fedprox", "fedlc"]
+    column = table.columns[0].key
+    assert [len(table.cells[r, column].values) for r in ("fedavg", "fedprox", "fedlc")] == [2, 0, 2]
+
+
+def test_files_are_named_after_what_they_hold():
+    assert cells.file_stem("fedlc/table1", []) == "fedlc_table1"
+    words = ["cpu", "rounds=3", "partition=dirichlet(beta=0.1)"]
+    assert cells.file_stem("fedlc/table1", words) == (
+        "fedlc_table1_cpu_rounds=3_partition=dirichlet_beta=0.1_"
+    )

@@ -185,7 +185,7 @@ def test_an_interrupted_table_goes_on(tmp_path, mode):
     first.send_signal(signal.SIGTERM)
     assert "resumes from there" in first.communicate()[1]
     assert first.returncode == 130
-    assert "| FedProx | -- (63.09) |" in (tmp_path / "table.md").read_text()
+    assert "| FedProx | -- (63.09) |" in (tmp_path / "fedlc_table4_rounds=100.md").read_text()
     done = subprocess.run(command, cwd=ROOT, env=one_device, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for path in tmp_path.glob("cells/*/metrics.jsonl"):
