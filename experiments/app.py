@@ -161,6 +161,8 @@ def _parse(argv: Sequence[str]) -> list[str]:
         argv[place] = f"--config={config_path(path)}{colon}{rest}"
     try:
         return flags.FLAGS(argv)
+    except SystemExit:  # absl has printed its help, which is no failure.
+        sys.exit(0)
     except Exception as error:  # Whatever a configuration file raises is for the user to fix.
         message = str(_wrong_field(argv) or error)
         for pattern, kind in _KINDS.items():

@@ -44,7 +44,7 @@ def as_samples(field: str, x: Any) -> np.ndarray:
     if x.ndim == 3:
         x = x[..., None]
     if x.ndim == 4 and x.dtype.kind in "iu":
-        if x.size and not 0 <= int(x.min()) <= int(x.max()) <= 255:
+        if x.dtype != np.uint8 and x.size and not 0 <= int(x.min()) <= int(x.max()) <= 255:
             raise ValueError(
                 f"{field} is {x.dtype} with values in {x.min()}..{x.max()}; images of integers "
                 "must have values in 0..255."

@@ -24,7 +24,8 @@ class Dataset:
     Attributes:
         name: the name it was loaded by.
         x_train: uint8 ``[N, H, W, C]`` images or float32 ``[N, ...]``.
-        y_train: int32 ``[N]``, values in ``[0, num_classes)``.
+        y_train: int32 ``[N]``, values in ``[0, num_classes)``. :func:`validate` converts arrays of
+            other types.
         x_test: as ``x_train``.
         y_test: as ``y_train``.
         num_classes: number of classes.
@@ -114,12 +115,14 @@ class Dataset:
 def validate(dataset: Dataset) -> Dataset:
     """Checks a dataset and completes it.
 
-    Channel statistics are computed if uint8 images have none, and client ids are renumbered from
-    0. A warning is logged for labels that may be a mistake.
+    Arrays of other types are converted as by ``Dataset.from_arrays``, channel statistics are
+    computed if uint8 images have none, and client ids are renumbered from 0. A warning is logged
+    for labels that may be a mistake.
 
     Raises:
         ValueError: one sentence naming the array that is wrong and what is allowed.
     """
+    dataset = _converted(dataset)
     check_arrays(dataset)
     _check_classes(dataset)
     for part in ("train", "test"):
@@ -131,6 +134,18 @@ def validate(dataset: Dataset) -> Dataset:
         found, ids = np.unique(dataset.client_ids, return_inverse=True)
         if dataset.client_ids.dtype != np.int32 or len(found) <= found[-1] or found[0] < 0:
             changes["client_ids"] = ids.astype(np.int32)
+    return dataclasses.replace(dataset, **changes) if changes else dataset
+
+
+def _converted(dataset: Dataset) -> Dataset:
+    """Returns the dataset with arrays of the documented types and ranks."""
+    changes = {}
+    for field in ("x_train", "x_test", "x_validation", "y_train", "y_test", "y_validation"):
+        old = getattr(dataset, field)
+        if old is not None:
+            new = (arrays.as_samples if field[0] == "x" else arrays.as_labels)(field, old)
+            if new is not old:
+                changes[field] = new
     return dataclasses.replace(dataset, **changes) if changes else dataset
 
 

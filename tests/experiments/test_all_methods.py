@@ -64,8 +64,10 @@ def test_a_row_has_accuracy_cost_and_memory(tmp_path, parsed):
     assert all_methods.to_csv(rows).splitlines()[1].startswith("fedavg,finished,80.0,80.0,,,1.0,")
 
 
-def test_unknown_names_are_answered_in_one_sentence(tmp_path):
+def test_unknown_names_are_answered_in_one_sentence_and_help_is_no_error(tmp_path):
     command = [sys.executable, "-m", "experiments.all_methods", f"--workdir={tmp_path}"]
     done = subprocess.run([*command, "--problems=mnits"], capture_output=True, text=True)
     assert done.returncode == 2 and "problems='mnits'" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "--problems" in done.stdout
