@@ -13,7 +13,7 @@ from experiments import figure_analyses as analyses
 from experiments.cells import Cell
 from experiments.printed import Row
 from fedjax_skew.metrics import classification, skew
-from fedjax_skew.report import bars, heatmaps, lines, names
+from fedjax_skew.report import bars, heatmaps, lines, names, training_curves
 from fedjax_skew.runs.store import Record
 
 if TYPE_CHECKING:
@@ -42,12 +42,17 @@ def partitions(items: Sequence[Item], *, columns: int = 3) -> Drawings:
 
 
 def curves(items: Sequence[Item], *, columns: int = 2) -> Drawings:
-    """Test accuracy over rounds."""
-    panels: dict[str, dict[str, Any]] = {}
+    """Test accuracy over rounds, and against megabytes where they were counted."""
+    runs: dict[str, dict[str, list[Record]]] = {}
     for item in items:
-        rounds, values = item.record.curve("accuracy")
-        panels.setdefault(item.panel, {})[item.row.row] = rounds, 100 * np.asarray(values)
-    return {"": lines.curves(panels, columns=columns)}
+        runs.setdefault(item.panel, {}).setdefault(item.row.row, []).append(item.record)
+    found = {}
+    for against, (xlabel, _) in training_curves.AGAINST.items():
+        panels = {panel: training_curves.series(own, against) for panel, own in runs.items()}
+        if all(panels.values()):
+            suffix = "" if against == "round" else f"_{against}"
+            found[suffix] = lines.curves(panels, xlabel=xlabel, columns=columns)
+    return found
 
 
 def sensitivity(
@@ -190,7 +195,7 @@ def curves_and_tsne(
     items: Sequence[Item], *, features_of: Sequence[str], per_class: int = 60
 ) -> Drawings:
     """Curves of all methods, and t-SNE of the features of some."""
-    found = {"_1": curves(items)[""]}
+    found = {f"_1{suffix}": drawing for suffix, drawing in curves(items).items()}
     some = [item for item in items if item.row.method in features_of]
     return {**found, "_2": tsne(some, per_class=per_class)[""]} if some else found
 

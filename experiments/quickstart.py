@@ -17,7 +17,7 @@ from experiments import app, collect, printed
 from experiments.cells import Cell, scaled_sentences
 from experiments.executor import run_cell
 from experiments.selection import Run
-from fedjax_skew.report import lines, names, style
+from fedjax_skew.report import names, style, training_curves
 from fedjax_skew.report.result_table import Header, Table
 
 _NOTES = (
@@ -82,17 +82,6 @@ def table(chosen: Sequence[Cell]) -> Table:
     )
 
 
-def curves(chosen: Sequence[Cell]) -> dict[str, tuple]:
-    """Test accuracy over rounds by method, in percent."""
-    found = {}
-    for cell in chosen:
-        rounds, values = cell.record().curve("accuracy")
-        if rounds:
-            percent = [[100 * v for v in seed] for seed in values]
-            found[names.method(cell.config.method)] = (rounds, percent)
-    return found
-
-
 def advice(chosen: Sequence[Cell]) -> str:
     """What a newcomer can conclude from the numbers, and what to try next."""
     return _ADVICE.format(full=chosen[0].full.rounds, rounds=chosen[0].config.rounds)
@@ -116,10 +105,10 @@ def main(argv: Sequence[str]) -> None:
         if not cell.record().finished:
             run_cell(cell.config, cell.directory, progress=True)
     print(collect.write([table(chosen)], values.workdir))
-    drawn = curves(chosen)
+    runs = {names.method(cell.config.method): [cell.record()] for cell in chosen}
+    drawn = training_curves.draw(runs, "Synthetic(1,1)")
     if drawn:
-        stem = pathlib.Path(values.workdir) / "curves"
-        png, _ = style.save(lines.curves({"Synthetic(1,1)": drawn}), stem)
+        png, _ = style.save(drawn, pathlib.Path(values.workdir) / "curves")
         print(f"The table is in {values.workdir}/table.md, the curves are in {png}.\n")
     print(advice(chosen))
 

@@ -15,7 +15,8 @@ the same samples from the clients of all methods.
 Every point is a run directory below ``workdir/cells``, in the same store as tables and figures. The
 same command resumes where it stopped, and a larger grid computes only what is new. The results
 are ``sweep.md``, ``sweep.csv`` (one row per point and seed) and pictures. With
-``dataset.validation`` above 0, points are selected on that part of the training set.
+``dataset.validation`` above 0, points are selected on that part of the training set. The table has
+the megabytes that were sent, and with ``--target=80`` those that were needed to reach 80 %.
 """
 
 import pathlib
@@ -28,7 +29,15 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from experiments import app, dry_run, grid, launch, sweep_results
+from experiments import (
+    app,
+    dry_run,
+    grid,
+    launch,
+    sweep_pictures,
+    sweep_results,
+    sweep_tables,
+)
 from experiments.cells import plan_points
 from fedjax_skew import methods
 from fedjax_skew.runs.train import Interrupted
@@ -48,9 +57,17 @@ _RANDOM_SEED = flags.DEFINE_integer("random_seed", 0, "Seed of random points.", 
 _REPORTED = flags.DEFINE_enum(
     "reported", "last", sweep_results.REPORTED, "Which accuracy of a run to report."
 )
+_TARGET = flags.DEFINE_float(
+    "target",
+    0.0,
+    "A test accuracy in percent; the table says how many megabytes it takes.",
+    lower_bound=0,
+    upper_bound=100,
+)
 _SPLIT = flags.DEFINE_bool("split_seeds", False, "Make every seed a separate run.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "List the runs and their costs, and exit.")
-_OF_THE_MACHINE = ("workdir", "parallel", "jobs", "executor", "config.dataset.data_dir")
+_DIRECTORIES = ("workdir", "config.dataset.data_dir")
+_OF_THE_MACHINE = ("parallel", "jobs", "executor")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -73,13 +90,16 @@ def main(argv: Sequence[str]) -> None:
         ),
         reported=_REPORTED.value,
         scattered=bool(_RANDOM.value),
+        target=_TARGET.value,
     )
-    text, files = sweep_results.write(found, pathlib.Path(_WORKDIR.value), command())
-    print(text)
+    workdir = pathlib.Path(_WORKDIR.value)
+    words = command(sys.argv[1:])
+    files = [*sweep_tables.write(found, workdir, words), *sweep_pictures.write(found, workdir)]
+    print(sweep_tables.to_markdown(found, words))
     summary, failed = launch.outcome(cells)
     if not done:
         raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
-    print(f"{summary}; written: {', '.join(files)}.")
+    print(f"{summary}; written: {', '.join(map(str, files))}.")
     if failed:
         sys.exit(1)
 
@@ -113,14 +133,16 @@ def swept(
     return axes, list(listed) if listed else [config.method]
 
 
-def command() -> str:
-    """This command, without what belongs to this machine."""
-    words = [
-        word
-        for word in sys.argv[1:]
-        if word.removeprefix("--").partition("=")[0] not in _OF_THE_MACHINE
-    ]
-    return shlex.join(["python", "-m", "experiments.sweep", *words, "--workdir=DIR"])
+def command(arguments: Sequence[str]) -> str:
+    """A command of this program, without what belongs to a machine."""
+    words = []
+    for word in arguments:
+        name, _, _ = word.partition("=")
+        if name.removeprefix("--") in _DIRECTORIES:
+            word = f"{name}=DIR"
+        if name.removeprefix("--") not in _OF_THE_MACHINE:
+            words.append(word)
+    return shlex.join(["python", "-m", "experiments.sweep", *words])
 
 
 if __name__ == "__main__":

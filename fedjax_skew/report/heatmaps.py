@@ -101,6 +101,7 @@ def grid(
     decimals: int = 0,
     title: str = "",
     width: float = style.WIDTH,
+    framed: Array = (),
 ) -> "Figure":
     """One number per cell, for example accuracies by class and run; nan leaves a cell empty.
 
@@ -115,12 +116,15 @@ def grid(
         decimals: digits of the numbers that are written into the cells where they fit.
         title: the figure's title.
         width: inches of the figure.
+        framed: ``(row, column)`` of cells to draw a frame around.
     """
     values = np.ma.masked_invalid(values)
     names = max(map(len, y_names), default=0)
     figure, (axis,) = style.panels(1, columns=1, height=_height(len(values), 9.0), width=width)
     inches = width - 1.2 - 0.065 * names
     image = _draw(axis, values, limits, f"{{:.{decimals}f}}", inches)
+    for row, column in framed:
+        _frame(axis, row, column)
     axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
     _ticks(axis.xaxis, values.shape[1], x_names)
     _ticks(axis.yaxis, len(values), y_names, most=60)
@@ -184,6 +188,18 @@ def _draw(
             color = "white" if image.norm(value) > 0.55 else "#222222"
             axis.text(x, y, form.format(value), ha="center", va="center", color=color, fontsize=6)
     return image
+
+
+def _frame(axis: Any, row: int, column: int) -> None:
+    """A frame inside of a cell, visible on light and on dark ground."""
+    from matplotlib.patches import Rectangle
+
+    for color, line in (("white", 2.6), ("black", 1.2)):
+        axis.add_patch(
+            Rectangle(
+                (column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=color, linewidth=line
+            )
+        )
 
 
 def _colorbar(figure: "Figure", image: Any, axes: Any, label: str) -> None:

@@ -21,7 +21,7 @@ Array = Any  # anything numpy can read
 def curves(
     panels: Mapping[str, Mapping[str, tuple[Array, Array]]],
     *,
-    xlabel: str = "round",
+    xlabel: str | Sequence[str] = "round",
     ylabel: str = "test accuracy (%)",
     columns: int = 2,
     width: float | None = None,
@@ -35,7 +35,7 @@ def curves(
     Args:
         panels: by panel title, by name: ``(x [T], values [T] or [S, T])``; whole numbers ``x`` get
             ticks at whole numbers.
-        xlabel: label of the horizontal axes.
+        xlabel: label of the horizontal axes, or one label per panel.
         ylabel: label of the vertical axes.
         columns: most panels side by side.
         width: inches of the figure; by default what one or several panels need.
@@ -47,7 +47,8 @@ def curves(
     figure, axes = style.panels(
         len(panels), columns=columns, height=2.9 if single else 2.3, width=width
     )
-    for axis, (title, series) in zip(axes, panels.items(), strict=True):
+    xlabels = [xlabel] * len(panels) if isinstance(xlabel, str) else xlabel
+    for axis, words, (title, series) in zip(axes, xlabels, panels.items(), strict=True):
         whole = True
         for order, (name, (x, values)) in enumerate(series.items()):
             x, values = np.asarray(x), np.atleast_2d(np.asarray(values, np.float64))
@@ -63,7 +64,7 @@ def curves(
                     x, mean - std, mean + std, color=looks[name].color, alpha=0.15, linewidth=0
                 )
                 band.set_gid(f"{name}-band")
-        axis.set(title=title, xlabel=xlabel)
+        axis.set(title=title, xlabel=words)
         axis.margins(x=0.01)
         if whole:
             style.whole_numbers(axis.xaxis)

@@ -45,6 +45,13 @@ def value(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
+def megabytes(value: float) -> str:
+    """Three digits or all before the point: ``"0.0123"``, ``"4.56"``, ``"1,234"``."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".") if value else "0"
+
+
 def metric(name: str) -> str:
     """``"head_acc"`` becomes ``"head"``; unknown names stay as they are."""
     return _METRICS.get(name, name)

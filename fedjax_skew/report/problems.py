@@ -25,7 +25,7 @@ _DATA = tuple(
     for name in FIELDS
     if name.startswith(("dataset.", "server_data.")) and not FIELDS[name].execution
 )
-_SHARED = (*_DATA, "partition", "num_clients", "model")
+SHARED = (*_DATA, "partition", "num_clients", "model")
 _SHOWN = ("method", "num_seeds")  # columns of their own
 
 
@@ -111,7 +111,7 @@ def problems(records: Sequence[Record]) -> list[Problem]:
     for place, record in enumerate(records):
         fields = _fields(record.config)
         run = Run(f"run{place}", record, fields, os.path.relpath(record.path.resolve(), root))
-        found.setdefault(tuple(str(fields.get(name, "")) for name in _SHARED), []).append(run)
+        found.setdefault(tuple(str(fields.get(name, "")) for name in SHARED), []).append(run)
     result: list[Problem] = []
     for runs in found.values():
         groups = _by_recorded_data(runs)
@@ -196,6 +196,6 @@ def _distinguished(runs: Sequence[Run]) -> list[Run]:
 
 def _counts(name: str) -> bool:
     """Whether a field changes results and is neither in a title nor in a column of its own."""
-    if name not in FIELDS or name in (*_SHARED, *_SHOWN):
+    if name not in FIELDS or name in (*SHARED, *_SHOWN):
         return False
     return not (FIELDS[name].execution or FIELDS[name].resumable)

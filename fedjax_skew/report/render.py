@@ -17,7 +17,7 @@ _MARKDOWN = re.compile(r"([\\`*_|<>\[\]#~$])")
 _CSV_COLUMNS = [
     *("table", "row", "column", "reported", "seeds", "mean", "std", "values"),
     *("paper_reported", "paper", "paper_std", "gap", "place", "spearman", "spearman_methods"),
-    *("failure", "notes", "scaled", "footnotes"),
+    *("megabytes", "failure", "notes", "scaled", "footnotes"),
 ]
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -76,6 +76,7 @@ def to_markdown(table: Table) -> str:
     lines = [f"### {escape_markdown(table.title)}", ""]
     if table.caption:
         lines += [escape_markdown(table.caption), ""]
+    heads += [result_table.MEGABYTES] * table.has_megabytes
     lines += [_pipe(["Method", *heads]), _pipe([":--", *["--:"] * len(heads)])]
     places = {column.key: result_table.places(table, column) for column in table.columns}
     for row in table.rows:
@@ -90,11 +91,11 @@ def to_markdown(table: Table) -> str:
             paper = ", ".join(filter(None, result_table.paper_text(cell, column)))
             text = marked(measured, cell.remarks)
             entries.append(f"{text} ({paper})" if paper else text)
+        entries += [result_table.megabytes_text(table, row)] * table.has_megabytes
         lines.append(_pipe(entries))
     if table.has_paper:
-        lines.append(
-            _pipe(["Spearman", *(result_table.agreement_text(table, c) for c in table.columns)])
-        )
+        entries = ["Spearman", *(result_table.agreement_text(table, c) for c in table.columns)]
+        lines.append(_pipe(entries + [""] * table.has_megabytes))
     lines += ["", *map(escape_markdown, result_table.legend(table, "In brackets"))]
     if notes.texts:
         lines += ["", *(f"{i}. {escape_markdown(t)}" for i, t in enumerate(notes.texts, 1))]
@@ -131,6 +132,7 @@ def to_csv(table: Table) -> str:
                     ";".join(map(_number, cell.values)),
                     table.paper_reported,
                     *map(_number, numbers),
+                    ";".join(map(_number, cell.megabytes)),
                     cell.failure,
                     "; ".join((*table.row_marks.get(row.key, ()), *cell.notes)),
                     "; ".join(table.scaled),
@@ -160,7 +162,7 @@ def to_latex(table: Table) -> str:
         rf"\caption{{{escape_latex(f'{table.title}. {table.caption}')}}}",
         rf"\label{{{label}}}",
         r"\small",
-        rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        rf"\begin{{tabular}}{{l{'c' * len(table.columns)}{'r' * table.has_megabytes}}}",
         r"\toprule",
         *_latex_head(table),
         r"\midrule",
@@ -181,6 +183,7 @@ def to_latex(table: Table) -> str:
             printed, gap = result_table.paper_text(cell, column)
             gap = f" ({_latex_number(gap)})" if gap else ""
             papers.append(rf"\footnotesize {printed}{gap}" if printed else "")
+        ours += [result_table.megabytes_text(table, row)] * table.has_megabytes
         lines.append(_ampersand(ours))
         if any(papers[1:]):
             lines.append(_ampersand(papers))
@@ -230,5 +233,6 @@ def _latex_head(table: Table) -> list[str]:
                 rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
             start += width
         lines += [_ampersand(groups), " ".join(rules)]
-    lines.append(_ampersand(["Method", *(escape_latex(c.text) for c in table.columns)]))
+    heads = [*(c.text for c in table.columns), *[result_table.MEGABYTES] * table.has_megabytes]
+    lines.append(_ampersand(["Method", *map(escape_latex, heads)]))
     return lines

@@ -15,6 +15,7 @@ from fedjax_skew.metrics import curves
 from fedjax_skew.report import names
 
 NOT_RUN = "--"
+MEGABYTES = "Megabytes"
 
 
 class Header(NamedTuple):
@@ -50,6 +51,8 @@ class Cell:
         paper: the paper's number, if there is one.
         paper_std: its standard deviation, if printed.
         notes: sentences that belong to this cell alone.
+        megabytes: sent between server and clients in the whole run, one number per seed; empty if
+            they were not counted.
     """
 
     values: tuple[float, ...] = ()
@@ -57,6 +60,7 @@ class Cell:
     paper: float | None = None
     paper_std: float | None = None
     notes: tuple[str, ...] = ()
+    megabytes: tuple[float, ...] = ()
 
     @property
     def mean(self) -> float | None:
@@ -127,6 +131,11 @@ class Table:
     def has_paper(self) -> bool:
         """Whether any cell has a paper's number beside it."""
         return any(cell.paper is not None for cell in self.cells.values())
+
+    @property
+    def has_megabytes(self) -> bool:
+        """Whether the bytes of any cell were counted."""
+        return any(cell.megabytes for cell in self.cells.values())
 
 
 class Agreement(NamedTuple):
@@ -208,6 +217,14 @@ def agreement_text(table: Table, column: Header) -> str:
     return NOT_RUN if spearman is None else f"{spearman:.2f} (n={methods})"
 
 
+def megabytes_text(table: Table, row: Header) -> str:
+    """What a row sends per seed, lowest to highest where its columns differ; empty if unknown."""
+    cells = [table.cell(row, column) for column in table.columns]
+    means = [curves.mean_std(cell.megabytes)[0] for cell in cells if cell.megabytes]
+    texts = [names.megabytes(mean) for mean in (min(means), max(means))] if means else []
+    return " to ".join(dict.fromkeys(texts))
+
+
 def legend(table: Table, paper_place: str) -> list[str]:
     """How to read the table.
 
@@ -230,4 +247,6 @@ def legend(table: Table, paper_place: str) -> list[str]:
         sentences.append("Spearman: agreement of the order of the n methods with the paper's.")
     if any(places(table, column) for column in table.columns):
         sentences.append("Bold: best measured mean of a column; underlined: second best.")
+    if table.has_megabytes:
+        sentences.append(f"{MEGABYTES}: sent per run and seed between server and clients.")
     return sentences

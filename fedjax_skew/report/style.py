@@ -146,7 +146,8 @@ def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options
     Args:
         figure: the figure.
         axes: where the named artists are.
-        columns: most names side by side; they are spread evenly over the rows needed.
+        columns: most names side by side, fewer if they are long; they are spread evenly over the
+            rows needed.
         **options: passed on to ``Figure.legend``.
     """
     named: dict[str, Any] = {}
@@ -154,6 +155,9 @@ def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
             named.setdefault(name, handle)
     if len(named) > 1:
+        # A letter takes about a fourteenth of an inch, a line with its space as much as six.
+        fitting = int(14 * figure.get_figwidth() / (max(map(len, named)) + 6))
+        columns = max(min(columns, fitting), 1)
         rows = -(-len(named) // columns)
         figure.legend(
             named.values(),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_skew.runs import rundir
+from fedjax_skew.simulation import columns
 
 _SKIP = (rundir.CHECKPOINTS, rundir.TENSORBOARD)
 
@@ -83,11 +84,27 @@ class Record:
         per_seed = self.summary.get(column, {}).get(which, {}).get("per_seed", [])
         return tuple(float("nan") if v is None else float(v) for v in per_seed)
 
-    def curve(self, column: str) -> tuple[list[int], list[list[float]]]:
-        """Rounds ``[T]`` and values ``[S][T]`` of a column, so far."""
+    def curve(self, column: str, against: str = "round") -> tuple[list[float], list[list[float]]]:
+        """Rounds or megabytes ``[T]`` and values ``[S][T]`` of a column, so far.
+
+        Args:
+            column: a column of ``metrics.jsonl`` with one value per seed.
+            against: ``"round"``, or ``"megabytes"`` for those sent in both directions until then,
+                mean over seeds; lines of an older run without them are left out.
+        """
         lines = [line for line in self.lines if isinstance(line.get(column), list)]
+        if against == "megabytes":
+            lines = [line for line in lines if columns.megabytes(line)]
+            places = [float(np.mean(columns.megabytes(line))) for line in lines]
+        else:
+            places = [line[against] for line in lines]
         values = [[float("nan") if v is None else v for v in line[column]] for line in lines]
-        return [line["round"] for line in lines], [list(seed) for seed in zip(*values, strict=True)]
+        return places, [list(seed) for seed in zip(*values, strict=True)]
+
+    @property
+    def megabytes(self) -> tuple[float, ...]:
+        """Megabytes sent in both directions so far, by seed; nothing if they are not known."""
+        return columns.megabytes(self.summary or (self.lines[-1] if self.lines else {}))
 
 
 def read(path: str | os.PathLike[str]) -> Record:

@@ -123,6 +123,16 @@ def total_columns(pending: Mapping[str, Any], last: Mapping[str, Any]) -> dict[s
     }
 
 
+def megabytes(columns: Mapping[str, Any]) -> tuple[float, ...]:
+    """Returns the megabytes (10^6 bytes) sent in both directions so far, by seed.
+
+    Args:
+        columns: a line of metrics or a summary; nothing is returned for one without bytes.
+    """
+    down, up = columns.get("bytes_down") or (), columns.get("bytes_up") or ()
+    return tuple((a + b) / 1e6 for a, b in zip(down, up, strict=True))
+
+
 def class_groups(class_counts: np.ndarray, thresholds: tuple[float, float]) -> np.ndarray:
     """Returns masks ``[3, C]`` of head, middle and tail classes of a partition ``[K, C]``."""
     sizes = class_counts.sum(0)

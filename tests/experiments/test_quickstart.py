@@ -24,14 +24,6 @@ def test_the_table_has_the_papers_numbers_and_says_what_is_smaller(tmp_path):
     assert "min\\_count" in text
 
 
-def test_curves_are_in_percent(tmp_path):
-    (cell,) = quickstart.cells(["fedavg"], tmp_path)
-    assert quickstart.curves([cell]) == {}
-    cell.directory.mkdir(parents=True)
-    (cell.directory / "metrics.jsonl").write_text('{"round": 5, "accuracy": [0.5, 0.25]}\n')
-    assert quickstart.curves([cell]) == {"FedAvg": ([5], [[50.0], [25.0]])}
-
-
 def test_the_advice_names_the_rounds_and_what_to_expect(tmp_path):
     text = quickstart.advice(quickstart.cells(["fedavg"], tmp_path))
     assert "300 rounds and this run 50" in text

@@ -1,6 +1,7 @@
 """Rendered tables say what they must, in markdown, CSV and LaTeX."""
 
 import csv
+import dataclasses
 import io
 import re
 
@@ -72,6 +73,31 @@ Known about these numbers:
 - The paper's sum is off by 5 %.
 """
     )
+
+
+def test_megabytes_are_the_last_column_where_they_were_counted(table):
+    cells = dict(table.cells)
+    for (row, column), megabytes in {
+        ("fedavg", "c1"): (1.5, 2.5),
+        ("fed_x", "c1"): (3.0,),
+        ("fed_x", "c2"): (12_000.0,),
+    }.items():
+        cells[row, column] = dataclasses.replace(cells[row, column], megabytes=megabytes)
+    counted = dataclasses.replace(table, cells=cells)
+    lines = render.to_markdown(counted).splitlines()
+    assert lines[4].endswith("| CIFAR-10 50 % | Megabytes |")
+    assert [line.split("|")[-2].strip() for line in lines[6:10]] == [
+        "2.00",
+        "3.00 to 12,000",
+        "",
+        "",
+    ]
+    assert "Megabytes: sent per run and seed between server and clients." in lines
+    found = list(csv.DictReader(io.StringIO(render.to_csv(counted))))
+    assert found[0]["megabytes"] == "1.5;2.5" and found[2]["megabytes"] == ""
+    latex = render.to_latex(counted)
+    assert r"\begin{tabular}{lccr}" in latex and r"& Megabytes \\" in latex
+    assert r"& 3.00 to 12,000 \\" in latex
 
 
 def test_csv_has_one_line_per_cell_with_unrounded_numbers(table):
