@@ -4,7 +4,7 @@
 The server goes ``max(1, sum p_i |d_i|^2 / (2 (|sum p_i d_i|^2 + eps)))`` times the mean update.
 Norms and extrapolation cover parameters only: running statistics would swamp the ratio, and a
 variance must not be extrapolated. The evaluated model is the average of the last two iterates, as
-in the paper; training goes on from the last one. The iterates swing about their average, so the
+in the paper; training continues from the last one. The iterates swing about their average, so the
 last one alone, which some comparisons evaluate (``average=False``), looks worse.
 
 The paper weights clients equally and keeps ``eps``; the published code weights them by samples

@@ -5,7 +5,7 @@ Clients minimise a binary cross-entropy per class, with weights on the positive 
 gradient of each class. A controller per client and class sets them: with the gradients accumulated
 so far, ``e`` is the negative sum less the positive one, ``u`` grows by a proportional, an integral
 and a derivative part of ``e``, and the weights are ``q(u)`` and ``q(-u)``, where ``q`` rises from 0
-to 10 with ``q(0) = 1``. Controllers stay with their client and go on from round to round.
+to 10 with ``q(0) = 1``. Controllers stay with their client and persist between rounds.
 
 The authors' script (``form="code"``) never steps the head, which stays random, and each step
 bypasses the balancer of some classes: class c with probability ``0.1^(k / (C - 1))``, where k

@@ -68,7 +68,7 @@ def minimize(
         stats: running statistics to start from.
         key: PRNG key of the whole loop.
         steps: how many.
-        opt_state: the optimiser's state to go on from; a new one by default.
+        opt_state: the optimiser's state to continue from; a new one by default.
     """
     step = make_step(objective, optimizer)
     first = Trained(params, stats, optimizer.init(params) if opt_state is None else opt_state)

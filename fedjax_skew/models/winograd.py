@@ -53,8 +53,8 @@ def transforms(size: int) -> Transforms:
 def pays(kernel: Array, out: tuple[int, int]) -> bool:
     """Whether fewer products make up for the sums around them, for a result of ``out`` pixels.
 
-    Few channels make the matrix products too small, a blocky rest too many of them, and a half
-    precision the sums too coarse.
+    It is not worthwhile with few channels, whose matrix products are too small, with outputs that
+    need much padding to whole blocks, or in half precision, whose sums are too coarse.
     """
     rows, columns, channels, features = kernel.shape
     padded = _even(out[0]) * _even(out[1])
