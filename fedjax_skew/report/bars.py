@@ -113,6 +113,54 @@ def bar_panels(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
     return figure
 
 
+@style.styled
+def histogram(
+    series: Mapping[str, Array],
+    *,
+    xlabel: str,
+    ylabel: str,
+    marks: Mapping[str, float],
+    looks: Mapping[str, style.Look],
+    width: float,
+) -> "Figure":
+    """Shares of percentages by intervals, as outlines that may overlap.
+
+    In an SVG, an outline has its name as ``id``, its ground and its mark the name followed by
+    ``-band`` and ``-mark``.
+
+    Args:
+        series: by name, numbers from 0 to 100 of any shape; nan is left out.
+        xlabel: label of the horizontal axis.
+        ylabel: label of the vertical axis.
+        marks: by name, a place on the horizontal axis.
+        looks: by name.
+        width: inches of the figure.
+    """
+    known = {name: np.ravel(values)[~np.isnan(np.ravel(values))] for name, values in series.items()}
+    wide = max(map(len, known.values())) < 100  # Few numbers fill few intervals.
+    edges = np.linspace(0, 100, 11 if wide else 21)
+    figure, (axis,) = style.panels(1, columns=1, height=2.9, width=width)
+    for name, values in known.items():
+        shares = 100 * np.histogram(values, edges)[0] / max(len(values), 1)
+        look = looks[name]
+        axis.stairs(shares, edges, fill=True, color=look.color, alpha=0.08, gid=f"{name}-band")
+        axis.stairs(shares, edges, color=look.color, linestyle=look.line, linewidth=1.4, gid=name)
+        if name in marks:
+            axis.plot(
+                *([marks[name]], [0]),
+                color=look.color,
+                marker=look.marker,
+                markersize=6,
+                markeredgecolor="white",
+                clip_on=False,
+                zorder=5,
+                gid=f"{name}-mark",
+            )
+    axis.set(xlabel=xlabel, ylabel=ylabel, xlim=(0, 100))
+    axis.set_ylim(bottom=0)
+    return figure
+
+
 def _counts(axis: Any, counts: np.ndarray) -> Any:
     """Adds the samples per class on a second axis, and grey ground under vacant classes."""
     vacant = np.flatnonzero(counts == 0)

@@ -26,6 +26,7 @@ def curves(
     columns: int = 2,
     width: float | None = None,
     legend: bool = True,
+    looks: Mapping[str, style.Look] | None = None,
 ) -> "Figure":
     """Curves, for example over rounds: the mean over seeds and a band of one standard deviation.
 
@@ -40,8 +41,9 @@ def curves(
         columns: most panels side by side.
         width: inches of the figure; by default what one or several panels need.
         legend: whether to name the curves above the panels.
+        looks: by name, for curves that look the same in several figures.
     """
-    looks = style.looks(name for series in panels.values() for name in series)
+    looks = looks or style.looks(name for series in panels.values() for name in series)
     single = len(panels) == 1
     width = width or (5.0 if single else style.WIDTH)
     figure, axes = style.panels(

@@ -7,18 +7,13 @@ everything else. Runs that are still running, were stopped or failed are shown w
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from fedjax_skew import errors
-from fedjax_skew.report import heatmaps, lines, names, style
+from fedjax_skew.report import names
+from fedjax_skew.report.page_pictures import pictures
 from fedjax_skew.report.problems import Problem, Run, problems
 from fedjax_skew.runs.store import Record
-
-_WIDTH = 4.6  # inches of a figure; more would make its text too small on a telephone
-_MOST_POINTS = 150  # of a curve
-_MOST_ROWS = 60  # of a figure
 
 
 class Column(NamedTuple):
@@ -37,17 +32,24 @@ class Column(NamedTuple):
     minor: bool = True
 
 
-def _score(heading: str, column: str, which: str, minor: bool = True) -> Column:
-    """Mean and standard deviation over seeds of a column of ``metrics.jsonl``, in percent."""
+def _percent(
+    heading: str, score: Callable[[Run], tuple[float, float | None] | None], minor: bool = True
+) -> Column:
+    """Mean and standard deviation over seeds in percent."""
 
     def number(run: Run) -> float | None:
-        return (run.score(column, which) or (None, None))[0]
+        return (score(run) or (None, None))[0]
 
     def text(run: Run) -> str:
-        mean, std = run.score(column, which) or (None, None)
+        mean, std = score(run) or (None, None)
         return "" if mean is None else f"{mean:.2f}" + (f" ± {std:.2f}" if std else "")
 
     return Column(heading, text, number, minor)
+
+
+def _score(heading: str, column: str, which: str, minor: bool = True) -> Column:
+    """Mean and standard deviation over seeds of a column of ``metrics.jsonl``, in percent."""
+    return _percent(heading, lambda run: run.score(column, which), minor)
 
 
 # One entry per column of the page's tables.
@@ -61,6 +63,8 @@ COLUMNS = (
     _score("Macro-F1", "macro_f1", "last"),
     _score("Validation", "validation_accuracy", "last"),
     _score("Own models", "personal_local_accuracy", "last"),
+    _percent("Worst decile", lambda run: run.worst_decile),
+    Column("Megabytes", lambda run: _megabytes(run), lambda run: run.megabytes),
     Column("Rounds", lambda run: str(run.record.rounds_done), lambda run: run.record.rounds_done),
     Column(
         "Seeds", lambda run: str(run.fields.get("num_seeds", "")), lambda run: len(run.curve[1])
@@ -68,14 +72,6 @@ COLUMNS = (
     Column("Time", lambda run: _duration(run.seconds), lambda run: run.seconds),
     Column("Directory", lambda run: run.directory),
 )
-
-
-class Picture(NamedTuple):
-    """A figure of the page: SVG, what it shows, and a swatch per run if it has a legend."""
-
-    svg: str
-    caption: str
-    legend: Sequence[tuple[Run, str]] = ()
 
 
 def page(records: Sequence[Record], title: str = "Runs") -> str:
@@ -99,7 +95,7 @@ def page(records: Sequence[Record], title: str = "Runs") -> str:
         problems=found,
         states=_states(records),
         columns=_columns,
-        pictures=_pictures,
+        pictures=pictures,
         facts=_facts,
         progress=_progress,
     )
@@ -146,6 +142,10 @@ def _duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
+def _megabytes(run: Run) -> str:
+    return "" if run.megabytes is None else names.megabytes(run.megabytes)
+
+
 def _facts(run: Run) -> dict[str, str]:
     """What is known about a run beyond its numbers."""
     facts = dict(run.fields)
@@ -161,67 +161,3 @@ def _facts(run: Run) -> dict[str, str]:
         if name in run.record.summary:
             facts[name] = run.record.summary[name]
     return {name: names.value(value) for name, value in facts.items()}
-
-
-def _pictures(problem: Problem) -> list[Picture]:
-    """The figures of a problem: curves, the partition, and accuracies by class."""
-    found = [_curves(problem), _partition(problem), _classes(problem)]
-    return [picture for picture in found if picture]
-
-
-def _curves(problem: Problem) -> Picture | None:
-    series = {}
-    for run in problem.runs:
-        rounds, values = run.curve
-        if len(rounds):
-            at = np.unique(np.linspace(0, len(rounds) - 1, _MOST_POINTS).round().astype(int))
-            series[f"curve-{run.key}"] = rounds[at], values[:, at]
-    if not series:
-        return None
-    looks = style.looks(series)
-    legend = [
-        (run, style.svg(lines.swatch(looks[f"curve-{run.key}"]), ""))
-        for run in problem.runs
-        if f"curve-{run.key}" in series
-    ]
-    several = any(len(values) > 1 for _, values in series.values())
-    caption = "Test accuracy over rounds" + (
-        ": mean over seeds, with a band of one standard deviation." if several else "."
-    )
-    figure = lines.curves({"": series}, width=_WIDTH, legend=False)
-    return Picture(style.svg(figure, caption), caption, legend)
-
-
-def _partition(problem: Problem) -> Picture | None:
-    for run in problem.runs:
-        counts = run.record.class_counts
-        if counts is not None:
-            caption = "Samples per class and client in the partition"
-            caption += f" of seed {run.fields['seed']}." if "seed" in run.fields else "."
-            figure = heatmaps.partitions({"": counts}, width=_WIDTH)
-            return Picture(style.svg(figure, caption), caption)
-    return None
-
-
-def _classes(problem: Problem) -> Picture | None:
-    rows: dict[str, Any] = {}
-    for run in problem.runs:
-        recall = run.record.lines[-1].get("per_class_accuracy") if run.record.lines else None
-        if recall:
-            array = np.array(recall, np.float64)  # None becomes nan.
-            rows[run.key] = run.name, 100 * array.mean(0)
-    width = max((len(values) for _, values in rows.values()), default=0)
-    shown = [(name, v) for name, v in rows.values() if len(v) == width][:_MOST_ROWS]
-    if not shown:
-        return None
-    caption = "Test accuracy by class at the last evaluation, mean over seeds."
-    figure = heatmaps.grid(
-        np.stack([values for _, values in shown]),
-        xlabel="class",
-        ylabel="",
-        label="test accuracy (%)",
-        x_names=[str(c) for c in range(width)],
-        y_names=[name if len(name) <= 26 else f"{name[:25]}…" for name, _ in shown],
-        width=_WIDTH,
-    )
-    return Picture(style.svg(figure, caption), caption)

@@ -18,6 +18,7 @@ from fedjax_skew.config import FIELDS, flatten
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names
 from fedjax_skew.runs.store import Record
+from fedjax_skew.simulation.columns import over_clients
 
 # The clients' samples depend on what the server takes.
 _DATA = tuple(
@@ -76,6 +77,35 @@ class Run:
         if not rounds:
             return None
         return curves.mean_std(curves.summarize(rounds, 100 * np.array(values))[which])
+
+    @functools.cached_property
+    def client_accuracy(self) -> np.ndarray | None:
+        """Accuracy of every client on its own label distribution in percent, ``[S, K]``.
+
+        It is that of the clients' own models where the method has them (nan for clients that were
+        not evaluated), else that of the global model; None without a table of clients.
+        """
+        table = self.record.clients or {}
+        if not {"seed", "own_accuracy", "global_accuracy"} <= set(table):
+            return None
+        own = table["own_accuracy"]
+        values = table["global_accuracy"] if np.isnan(own).all() else own
+        seeds = len(np.unique(table["seed"]))
+        if not values.size or values.size % seeds or np.isnan(values).all():
+            return None
+        return 100 * values.reshape(seeds, -1)
+
+    @functools.cached_property
+    def worst_decile(self) -> tuple[float, float | None] | None:
+        """Mean of the lowest tenth of ``client_accuracy``, and its deviation over seeds."""
+        if self.client_accuracy is None:
+            return None
+        return curves.mean_std(over_clients("", self.client_accuracy)["_worst_decile"])
+
+    @property
+    def megabytes(self) -> float | None:
+        """Megabytes sent in both directions so far, mean over seeds; None if not counted."""
+        return curves.mean_std(self.record.megabytes)[0] if self.record.megabytes else None
 
     @property
     def seconds(self) -> float | None:

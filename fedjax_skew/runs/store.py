@@ -104,7 +104,8 @@ class Record:
     @property
     def megabytes(self) -> tuple[float, ...]:
         """Megabytes sent in both directions so far, by seed; nothing if they are not known."""
-        return columns.megabytes(self.summary or (self.lines[-1] if self.lines else {}))
+        known = columns.megabytes(self.summary)
+        return known or columns.megabytes(self.lines[-1] if self.lines else {})
 
 
 def read(path: str | os.PathLike[str]) -> Record:

@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from fedjax_skew.report import bars, style
 from fedjax_skew.report import page as report
 from fedjax_skew.report.problems import problems
-from fedjax_skew.runs import store
+from fedjax_skew.runs import rundir, store
 
 EVIL = "<script>alert(1)</script>\"'&"
 
@@ -38,6 +40,7 @@ def fake_run(path, method, accuracy, *, rounds=6, done=6, seeds=2, failure="", *
             value = accuracy * r / rounds
             line = {"round": r, "seconds": 2.0 * r, "accuracy": [value] * seeds}
             line |= {"macro_f1": [None] * seeds, "per_class_accuracy": [[value, None]] * seeds}
+            line |= {"bytes_down": [2_000_000 * r] * seeds, "bytes_up": [1_000_000 * r] * seeds}
             f.write(json.dumps(line) + "\n")
         if done < rounds:
             f.write('{"round": 99, "accur')
@@ -46,7 +49,18 @@ def fake_run(path, method, accuracy, *, rounds=6, done=6, seeds=2, failure="", *
     if done == rounds:
         summary = {"status": "finished", "rounds": rounds, "versions": {"jax": "9.9"}}
         (path / "summary.json").write_text(json.dumps(summary))
+        rundir.write_clients(path, clients(accuracy, seeds))
     return path
+
+
+def clients(accuracy, seeds, own=np.nan):
+    """Twenty clients per seed, of which two are served badly."""
+    served = np.tile([0.1, 0.2, *[accuracy] * 18], seeds)
+    return {
+        "seed": np.repeat(np.arange(seeds), 20),
+        "global_accuracy": served,
+        "own_accuracy": np.full(served.shape, own),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +134,46 @@ def test_every_run_has_a_row_and_the_most_accurate_comes_first(text):
     assert rows[0]["Status"] == "finished" and rows[4]["Status"] == "failed"
     assert table(text, "problem2")[0]["Status"] == "failed"
     assert Reader(text).open == []
+
+
+def test_megabytes_and_the_worst_decile_are_columns(text, tmp_path):
+    first, *_, running, failed = table(text)
+    assert (first["Worst decile"], first["Megabytes"]) == ("15.00", "18.0")
+    assert (running["Worst decile"], running["Megabytes"]) == ("", "6.00")
+    assert failed["Megabytes"] == "3.00"
+    path = fake_run(tmp_path / "a", "fedper", 0.9)
+    rundir.write_clients(path, clients(0.9, 2, own=0.7))
+    assert table(report.page([store.read(path)]))[0]["Worst decile"] == "70.00"
+
+
+def test_clients_are_shown_as_a_histogram_and_curves_against_megabytes(text):
+    for number in (0, 1, 2):
+        assert f'id="clients-run{number}"' in text and f'id="clients-run{number}-mark"' in text
+    assert 'id="clients-run4"' not in text  # It is running and has no table of clients.
+    assert 'id="megabytes-run4"' in text and 'id="round-run4"' in text
+    assert "Clients by accuracy" in text and "against megabytes" in text
+    assert re.search(r">clients \(%\)<", text)
+
+
+def test_a_histogram_has_shares_of_the_clients_that_are_known():
+    looks = style.looks(["a"])
+    options = {"xlabel": "", "ylabel": "", "looks": looks, "width": 4.0}
+    figure = bars.histogram({"a": [[5.0, 95.0], [np.nan, 100.0]]}, marks={"a": 5.0}, **options)
+    ground, outline = figure.axes[0].patches
+    np.testing.assert_allclose(outline.get_data().values, [100 / 3, *[0] * 8, 200 / 3])
+    assert ground.get_gid() == "a-band" and outline.get_gid() == "a"
+    (mark,) = figure.axes[0].lines
+    assert mark.get_xdata() == [5.0]
+    many = bars.histogram({"a": np.linspace(0, 100, 300)}, marks={}, **options)
+    assert len(many.axes[0].patches[1].get_data().values) == 20
+
+
+@pytest.mark.parametrize("damage", ["seed,own_accuracy\n0,1\n", "", "seed\n", "a,b\n1\n"])
+def test_a_damaged_table_of_clients_is_left_out(tmp_path, damage):
+    path = fake_run(tmp_path / "a", "fedavg", 0.9)
+    (path / rundir.CLIENTS).write_text(damage)
+    text = report.page([store.read(path)])
+    assert "Clients by accuracy" not in text and "Worst decile" not in table(text)[0]
 
 
 def test_a_running_run_says_how_far_it_is(text):
@@ -255,12 +309,15 @@ def test_headings_sort_boxes_hide_and_the_page_fits_in_a_browser(text, browse, w
                          return column(i); };
     const result = {best: click(3), again: click(3), method: click(0),
                     sort: table.tHead.rows[0].cells[0].getAttribute("aria-sort")};
-    const box = document.querySelector("input[data-toggles=curve-run0]");
+    const box = document.querySelector("input[data-toggles=run0]");
+    const marks = ["round", "megabytes", "clients"].flatMap(kind =>
+      ["", "-band", "-mark"].map(end => document.getElementById(`${kind}-run0${end}`)));
+    result.styles = () => [...new Set(marks.filter(mark => mark).map(mark => mark.style.display))];
+    result.marks = marks.filter(mark => mark).length;
     box.click();
-    const mark = document.getElementById("curve-run0");
-    result.hidden = mark.style.display;
+    result.hidden = result.styles();
     box.click();
-    result.shown = mark.style.display;
+    result.shown = result.styles();
     location.hash = "run1"; openTarget();
     result.open = document.getElementById("run1").open;
     document.documentElement.style.width = "WIDTHpx";  // Windows have at least 500 pixels.
@@ -276,6 +333,7 @@ def test_headings_sort_boxes_hide_and_the_page_fits_in_a_browser(text, browse, w
     assert [v for v in found["again"] if v] == numbers[::-1]
     assert found["method"] == sorted(found["method"], key=str.lower)
     assert found["sort"] == "ascending"
-    assert (found["hidden"], found["shown"], found["open"]) == ("none", "", True)
+    assert (found["hidden"], found["shown"], found["open"]) == (["none"], [""], True)
+    assert found["marks"] == 7
     assert found["width"] <= width
     assert (found["loaded"], found["alerts"]) == (0, 0)
