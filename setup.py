@@ -53,7 +53,11 @@ EXTRAS |= {
     "ray": ["ray>=2.30"],
     "wandb": ["wandb>=0.16"],
     "mlflow": ["mlflow>=2.10"],
+    # To run on NVIDIA GPUs: CUDA and its libraries; the driver must be there.
     "accelerators": ["jax[cuda12]; sys_platform == 'linux'"],
+    # To compile for GPUs and TPUs that are not there (experiments/compile_report.py): the compilers
+    # of the version of jax, without CUDA. Best in an environment of its own.
+    "compile": ["jax[cuda12-local,tpu]; sys_platform == 'linux'"],
 }
 
 setup(

@@ -168,6 +168,21 @@ def size(config: ml_collections.ConfigDict) -> Size:
     return Size(len(x), len(data.x_test), x.shape[1:], data.num_classes, x.itemsize)
 
 
+def random_dataset(size: Size) -> Dataset:
+    """Random samples of the shape and type of a dataset, with equally many of every class."""
+    rng = np.random.default_rng(0)
+    count = size.train + size.test
+    labels = (np.arange(count) % size.classes).astype(np.int32)
+    if size.itemsize == 1:
+        x = rng.integers(0, 256, (count, *size.shape), dtype=np.uint8)
+        half = (0.5,) * size.shape[-1]
+    else:
+        x, half = rng.normal(size=(count, *size.shape)).astype(np.float32), ()
+    train, test = slice(size.train), slice(size.train, None)
+    parts = x[train], labels[train], x[test], labels[test]
+    return Dataset("random", *parts, size.classes, None, half, half)
+
+
 def _long_tail_share(partition: str, classes: int) -> float:
     """The share of the samples that a long tail leaves."""
     found = re.search(r"longtail\(if=([\d.]+)", partition)

@@ -10,7 +10,6 @@ import numpy as np
 
 from experiments import estimate
 from fedjax_skew.config import default_config
-from fedjax_skew.data.dataset import Dataset
 from fedjax_skew.simulation import problem
 from fedjax_skew.simulation.arrays import device_arrays
 from fedjax_skew.simulation.state import initial_state
@@ -58,16 +57,8 @@ def _measure(
     per_sample = estimate.training_flops(model, shape, classes)
     config.batch_size = max(1, min(config.batch_size, int(_MOST_FLOPS / per_sample)))
     count = config.num_clients * _STEPS * config.batch_size
-    labels = (np.arange(count) % classes).astype(np.int32)
-    rng = np.random.default_rng(0)
-    if itemsize == 1:
-        x = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
-        half = (0.5,) * shape[-1]
-        data = Dataset("random", x, labels, x[:1], labels[:1], classes, None, half, half)
-    else:
-        x = rng.normal(size=(count, *shape)).astype(np.float32)
-        data = Dataset("random", x, labels, x[:1], labels[:1], classes)
-    made = problem.build(config, dataset=data)
+    size = estimate.Size(count, 1, shape, classes, itemsize)
+    made = problem.build(config, dataset=estimate.random_dataset(size))
     arrays, state = device_arrays(made), initial_state(made)
     began = time.perf_counter()
     phase = made.phases[0]

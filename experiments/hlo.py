@@ -1,0 +1,153 @@
+"""Reads the text of compiled programs (HLO): their computations and instructions.
+
+Compilers give the cost of a whole program at best, with every loop counted once, and for CUDA they
+give none. ``experiments.roofline`` counts from the text instead, loop by loop.
+"""
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Mapping
+
+_SHAPE = re.compile(r"\b(pred|token|[a-z]+\d+\w*)\[([\d,]*)\](?:\{([^}]*)\})?")
+_HEAD = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
+_NAMED = re.compile(r"%([\w.-]+)")
+_CALLED = re.compile(r"\b(?:calls|to_apply|body|condition)=%?([\w.-]+)")
+_CONDITION = re.compile(r"\bcondition=%?([\w.-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_SCOPE = re.compile(r'op_name="(?:[^"]*/)?([^"/]*)/while"')
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """An array: its type, its sizes and where the layout puts it."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    layout: str = ""
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.sizes)
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes without padding."""
+        digits = re.search(r"\d+", self.dtype)
+        bits = int(digits[0]) if digits else 8 * (self.dtype == "pred")
+        return self.elements * bits / 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One line of a computation; ``arguments`` is the text between its brackets."""
+
+    name: str
+    opcode: str
+    shapes: tuple[Shape, ...]
+    arguments: str
+    attributes: str
+
+    @functools.cached_property
+    def operands(self) -> tuple[str, ...]:
+        """Names of the instructions that it takes."""
+        return tuple(_NAMED.findall(self.arguments))
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Computations that it uses; of a ``while`` the body and the condition."""
+        branches = _BRANCHES.search(self.attributes)
+        if branches:
+            return tuple(_NAMED.findall(branches[1]))
+        return tuple(_CALLED.findall(self.attributes))
+
+    @property
+    def scope(self) -> str:
+        """The name that the source gave to a ``while``, such as ``steps``."""
+        found = _SCOPE.search(self.attributes)
+        return re.sub(r".*\(|\)+$", "", found[1]) if found else ""
+
+    @property
+    def cycles(self) -> int | None:
+        """The compiler's own estimate of time, on TPUs."""
+        found = _CYCLES.search(self.attributes)
+        return int(found[1]) if found else None
+
+    @property
+    def target(self) -> str:
+        """Name of a custom call."""
+        found = re.search(r'custom_call_target="([^"]*)"', self.attributes)
+        return found[1] if found else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Computations by name, and the one that is run."""
+
+    computations: Mapping[str, tuple[Instruction, ...]]
+    entry: str
+
+    @functools.cached_property
+    def shapes(self) -> Mapping[str, tuple[Shape, ...]]:
+        """Shapes of all instructions; names are unique in a program."""
+        return {i.name: i.shapes for body in self.computations.values() for i in body}
+
+    def trips(self, loop: Instruction) -> int | None:
+        """How often a ``while`` runs, if the compiler says so or its condition is a constant."""
+        found = _TRIPS.search(loop.attributes)
+        if found:
+            return int(found[1])
+        condition = self.computations[_CONDITION.findall(loop.attributes)[0]]
+        constants = {i.name: i.arguments for i in condition if i.opcode == "constant"}
+        last = condition[-1]
+        if last.opcode == "compare" and "direction=LT" in last.attributes:
+            limit = constants.get(last.operands[1], "")
+            return int(limit) if limit.isdigit() else None
+        return None
+
+
+def parse(text: str) -> Program:
+    """Reads the text of a compiled program."""
+    computations: dict[str, tuple[Instruction, ...]] = {}
+    entry, name = "", ""
+    lines: list[Instruction] = []
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        if head:
+            name, lines = head[1], []
+            entry = name if line.startswith("ENTRY") else entry
+        elif line.startswith("}"):
+            computations[name] = tuple(lines)
+        elif line.startswith("  ") and " = " in line:
+            lines.append(_instruction(re.sub(r"/\*.*?\*/", "", line.strip())))
+    return Program(computations, entry)
+
+
+def _instruction(line: str) -> Instruction:
+    name, _, rest = line.removeprefix("ROOT ").partition(" = ")
+    end = _closing(rest, 0) if rest.startswith("(") else rest.index(" ")
+    opcode, _, rest_ = rest[end:].lstrip(" )").partition("(")
+    stop = _closing("(" + rest_, 0) - 1
+    shapes = _shapes(rest[:end])
+    return Instruction(name.lstrip("%"), opcode, shapes, rest_[:stop], rest_[stop:])
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the bracket at ``start`` is closed."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if not depth:
+            return place
+    return len(text)
+
+
+def _shapes(text: str) -> tuple[Shape, ...]:
+    return tuple(
+        Shape(dtype, tuple(int(n) for n in sizes.split(",") if n), layout or "")
+        for dtype, sizes, layout in _SHAPE.findall(text)
+    )

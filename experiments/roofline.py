@@ -1,0 +1,147 @@
+"""Estimates the work and the time of a compiled program on a device.
+
+An operation takes as long as its products at the device's peak or its bytes at the memory's
+bandwidth, whichever is longer, and at least the cost of a launch. Operations run one after another.
+Where the compiler estimates cycles (TPUs), these count instead. Real kernels reach a part of the
+peak, so the result is a lower bound as far as launches are not overestimated.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import hlo, hlo_cost
+from experiments.accelerators import Accelerator
+from fedjax_skew.engine.cohort import assign_clients
+from fedjax_skew.engine.round import draw_cohort
+from fedjax_skew.simulation.problem import Problem
+
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_FREE = {
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id",
+    "replica-id", "opt-barrier", "domain",
+}  # fmt: skip
+# Passes of the loop that walks a permutation until all positions are inside.
+_WALK = 4.0
+
+
+class Work(NamedTuple):
+    """Work of a program on one device.
+
+    Attributes:
+        flops: operations of matrix products and convolutions.
+        bytes: read from and written to memory.
+        launches: number of operations.
+        sent: bytes that take part in collectives.
+        seconds: the estimate of time.
+    """
+
+    flops: float = 0.0
+    bytes: float = 0.0
+    launches: float = 0.0
+    sent: float = 0.0
+    seconds: float = 0.0
+
+    def plus(self, other: "Work", times: float = 1.0) -> "Work":
+        """Adds the work of another, some times."""
+        return Work(*(a + times * b for a, b in zip(self, other, strict=True)))
+
+
+class RoundShape(NamedTuple):
+    """What a round does on the busiest device.
+
+    Attributes:
+        samples: training samples of all devices.
+        steps: local steps of chunks.
+        trips: passes of loops by the name of their scope, on average over chunks.
+    """
+
+    samples: int
+    steps: int
+    trips: dict[str, float]
+
+
+def work(program: hlo.Program, on: Accelerator, trips: Mapping[str, float]) -> Work:
+    """Returns the work of a program.
+
+    Args:
+        program: a compiled program.
+        on: the device.
+        trips: passes of loops by the name of their scope, where the compiler does not know them;
+            1 for other loops.
+    """
+    known: dict[str, Work] = {}
+
+    def of(name: str) -> Work:
+        if name not in known:
+            total = Work()
+            for i in program.computations[name]:
+                total = total.plus(one(i))
+            known[name] = total
+        return known[name]
+
+    def one(i: hlo.Instruction) -> Work:
+        kind = i.opcode.removesuffix("-start")
+        if i.opcode in _FREE or i.opcode.endswith(("-done", "-update")):
+            return Work()
+        if i.opcode == "while":
+            inner = Work(seconds=on.loop)
+            for name in i.called:
+                inner = inner.plus(of(name))
+            times = program.trips(i)
+            return Work().plus(inner, trips.get(i.scope, 1.0) if times is None else times)
+        if i.opcode == "conditional":
+            return max((of(name) for name in i.called), key=lambda w: w.seconds)
+        if kind in ("call", "async"):
+            inner = Work()
+            for name in i.called:
+                inner = inner.plus(of(name))
+            return inner
+        if kind in COLLECTIVES:
+            sent = sum(s.nbytes for name in i.operands for s in program.shapes[name])
+            passes = 2.0 if kind == "all-reduce" else 1.0
+            return Work(launches=1, sent=sent, seconds=on.latency + passes * sent / on.link)
+        moved = hlo_cost.bytes_moved(program, i, on.on_chip)
+        found = list(hlo_cost.products(program, i))
+        products = sum(f / _peak(p, on) for p, f in found)
+        seconds: float = max(on.launch, moved / on.bandwidth, products)
+        if on.clock and i.cycles is not None:
+            seconds = i.cycles / on.clock
+        return Work(sum(f for _, f in found), moved, 1.0, 0.0, seconds)
+
+    return of(program.entry)
+
+
+def _peak(product: hlo.Instruction, on: Accelerator) -> float:
+    """The peak of the type and precision of a product."""
+    if product.shapes[0].dtype == "bf16":
+        return on.peak["bf16"]
+    found = re.search(r"operand_precision=\{(\w+)", product.attributes)
+    return on.peak[found[1] if found else "default"]
+
+
+def round_shape(problem: Problem) -> RoundShape:
+    """Deals the clients of the first round and returns what follows from it."""
+    phase, data = problem.phases[0], problem.data
+    spec, local = phase.spec, phase.spec.local
+    cohort = draw_cohort(spec, problem.keys, data.log_weights, jnp.int32(phase.first))
+    sizes = data.size(np.arange(len(problem.seeds))[:, None], np.asarray(cohort))
+    steps = local.num_steps(jnp.asarray(sizes))
+    items, _, _ = assign_clients(cohort, steps, spec.mesh.devices.size, spec.clients_per_chunk)
+    longest = np.asarray(items.num_steps).max(-1)  # of every chunk of every device
+    longest = longest[longest.sum(-1).argmax()]
+    blocks = -(-longest // local.steps_per_draw)
+    loops = blocks.sum() if local.steps_per_draw > 1 else len(longest)
+    return RoundShape(
+        samples=int(jnp.sum(local.samples_used(jnp.asarray(sizes), steps))),
+        steps=int(longest.sum()),
+        trips={
+            "draws": float(blocks.mean()),
+            "steps": float(longest.sum() / max(loops, 1)),
+            "batches": float(np.mean(-(-sizes // problem.info.batch_rows))),
+            "walk": _WALK,
+        },
+    )
