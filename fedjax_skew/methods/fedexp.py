@@ -9,8 +9,10 @@ last one alone, which some comparisons evaluate (``average=False``), looks worse
 
 The paper weights clients equally and keeps ``eps``; the published code weights them by samples
 (the default here, as for the methods it is compared with), and multiplies ``eps`` by the number
-of participants and by 0.998 squared every round (``published_eps``).
+of participants and by 0.998 squared every round (``form="code"``).
 """
+
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,7 @@ def fedexp(
     eps: NonNegative = 1e-3,
     average: bool = True,
     uniform_weights: bool = False,
-    published_eps: bool = False,
+    form: Literal["paper", "code"] = "paper",
 ) -> Method:
     """The server extrapolates the mean update when clients disagree.
 
@@ -34,7 +36,8 @@ def fedexp(
         eps: added to the squared norm of the mean update.
         average: evaluate the average of the last two iterates, not the last one.
         uniform_weights: weight clients equally instead of by their number of samples.
-        published_eps: scale ``eps`` by the number of participants and let it decay.
+        form: keep ``eps``, or scale it by the number of participants and let it decay, as the
+            published code does.
     """
 
     def make_upload(client, result):
@@ -43,7 +46,7 @@ def fedexp(
 
     def server(rnd):
         floor = eps
-        if published_eps:
+        if form == "code":
             floor = eps * jnp.sum(rnd.weights > 0) * 0.998 ** (2.0 * rnd.round)
         square = jnp.sum(rnd.weights * rnd.stacked)
         mean_square = optax.tree.vdot(rnd.mean_delta, rnd.mean_delta) + floor

@@ -15,14 +15,14 @@ The update of the head is likely to lower the score of class r on its own sample
 At tau = 0 that is 0, not Definition 3. Repeating the derivation with the calibrated softmax gives
 ``exp(Delta_(r,y))`` in the place of ``Delta_(r,y)``, which is Definition 3 with the calibrated
 softmax as ``p``: it returns to Definition 3 at tau = 0 and grows for rare r, as the text claims.
-The exponential is the default here; ``literal_margin=True`` gives the printed form. A vacant class
-has no mean feature and an infinite margin: it is neither j nor r, and in the calibrated form it
-drops out of the sums as it drops out of FedLC's softmax.
+The exponential is the default here (``form="derived"``); ``form="paper"`` gives the printed margin.
+A vacant class has no mean feature and an infinite margin: it is neither j nor r, and in the
+calibrated form it drops out of the sums as it drops out of FedLC's softmax.
 
 Class sums add up over batches, so a client's data need not fit in one batch.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import chex
 import jax
@@ -126,19 +126,20 @@ def deviation_bound(sums: ClassSums) -> Deviation:
 
 
 def calibrated_deviation_bound(
-    sums: ClassSums, *, tau: float, literal_margin: bool = False
+    sums: ClassSums, *, tau: float, form: Literal["derived", "paper"] = "derived"
 ) -> Deviation:
     """Theorem 3 for every (majority, minority) pair of one client.
 
     Args:
         sums: class sums with ``calibrated_probabilities``.
         tau: FedLC's margin scale, the one used for the probabilities.
-        literal_margin: multiply by the margin itself, as printed, instead of its exponential.
+        form: multiply by the exponential of the margin, as the derivation gives, or by the margin
+            itself, as printed.
     """
     _, probabilities = _means(sums)
     root = _fourth_root(sums.count)
     margin = tau * (root[:, None] - root[None, :])  # [r, y]
-    factor = margin if literal_margin else jnp.exp(margin)
+    factor = margin if form == "paper" else jnp.exp(margin)
     others = (sums.count > 0)[None, :] & ~jnp.eye(sums.count.shape[0], dtype=bool)
     return _assemble(sums, jnp.where(others, factor * probabilities, 0.0).sum(1))
 

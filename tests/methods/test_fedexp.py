@@ -59,10 +59,10 @@ def test_a_skipped_client_does_not_count(make_client, make_round):
     assert step == pytest.approx(max(1.0, 9 / (2 * 9 * (0.25**2 + 0.75**2))), rel=1e-5)
 
 
-def test_published_eps_grows_with_clients_and_decays(make_client, make_round):
+def test_eps_of_the_code_grows_with_clients_and_decays(make_client, make_round):
     deltas, weights = np.eye(4)[:3], [1 / 3] * 3
     step, _ = server_step(
-        fedexp(eps=0.01, published_eps=True),
+        fedexp(eps=0.01, form="code"),
         make_client,
         make_round,
         deltas,
