@@ -8,8 +8,8 @@ because everybody takes as many steps. In the first phase a cluster without a pa
 model.
 
 Encoders are frozen in evaluation mode; published code leaves them in training mode, so that the
-statistics of batch normalisation keep changing. While the encoders train, what is evaluated is the mean
-probability of the cluster models. Left out: FedConcat-ID, which clusters by the predictions of
+statistics of batch normalisation keep changing. While the encoders train, what is evaluated is the
+mean probability of the cluster models. Left out: FedConcat-ID, which clusters by the predictions of
 trained client models, clusters of limited size, and noise on the histograms.
 """
 
