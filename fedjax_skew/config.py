@@ -17,6 +17,7 @@ import ml_collections
 from fedjax_skew import checks, methods, models
 from fedjax_skew.checks import FLAG, Rule, above, at_least, choice, number, several, text, whole
 from fedjax_skew.data import augment, availability, partition
+from fedjax_skew.engine.target import PRECISIONS
 from fedjax_skew.errors import unknown
 
 
@@ -201,6 +202,18 @@ FIELDS: Mapping[str, Field] = {
         "arithmetic of convolutions; auto is patches on a CPU and grouped on an accelerator",
     ),
     "compute_dtype": Field("float32", choice("float32", "bfloat16"), "type of the arithmetic"),
+    "matmul_precision": Field(
+        "default",
+        choice(*PRECISIONS),
+        "precision of float32 products; default is the fastest of the device (TF32 on NVIDIA GPUs, "
+        "bfloat16 on TPUs, float32 on CPUs), highest is float32 on all of them",
+    ),
+    "deterministic": Field(
+        False,
+        FLAG,
+        "make GPUs give the same bits every time, at some cost; CPUs and TPUs do so in any case",
+        execution=True,
+    ),
     "remat": Field(False, FLAG, "recompute activations in the backward pass to save memory"),
 }
 

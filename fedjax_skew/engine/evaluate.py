@@ -15,6 +15,7 @@ from fedjax_skew.data.federated import FederatedData
 from fedjax_skew.engine.keys import Stream, stream_keys
 from fedjax_skew.engine.local import Broadcast, ClientSlot, make_client
 from fedjax_skew.engine.round import RoundSpec, State
+from fedjax_skew.engine.target import traced_for_target
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import Client, Evaluation, PyTree
 
@@ -65,11 +66,13 @@ def evaluate(
     return score_sets(spec, eval_models(spec, state, data, final), sets)
 
 
+@traced_for_target
 def score_sets(spec: RoundSpec, models: PyTree, sets: tuple[TestSet, ...]) -> tuple[Scores, ...]:
     """Returns scores ``[S, ...]`` of evaluated models ``[S, ...]`` on each of the sets."""
     return tuple(_score(spec, models, test) for test in sets)
 
 
+@traced_for_target
 def evaluate_clients(
     spec: RoundSpec,
     state: State,
@@ -117,6 +120,7 @@ def evaluate_clients(
     )
 
 
+@traced_for_target
 def score_holdout(
     spec: RoundSpec, models: PyTree, sets: TestSet, *, personal: bool = False
 ) -> Scores:
@@ -166,6 +170,7 @@ def score_models(spec: RoundSpec, models: PyTree, test: TestSet) -> Scores:
     return _score(spec, models, test, plain=True)
 
 
+@traced_for_target
 def eval_models(spec: RoundSpec, state: State, data: FederatedData, final: jax.Array) -> PyTree:
     """Returns what the method evaluates ``[S, ...]``: ``(params, stats)`` unless it says else."""
     method, info = spec.local.method, spec.local.info

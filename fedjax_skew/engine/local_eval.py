@@ -12,6 +12,7 @@ from fedjax_skew.engine.evaluate import Scores, TestSet, client_at, score_models
 from fedjax_skew.engine.keys import Stream, stream_keys
 from fedjax_skew.engine.local import Broadcast
 from fedjax_skew.engine.round import RoundSpec, State, run_cohort
+from fedjax_skew.engine.target import traced_for_target
 from fedjax_skew.methods.base import PyTree, ServerResult
 from fedjax_skew.metrics import deviation
 
@@ -52,6 +53,7 @@ def local_models(
     return after.params, after.stats
 
 
+@traced_for_target
 def local_scores(
     spec: RoundSpec,
     state: State,

@@ -38,7 +38,7 @@ from fedjax_skew.engine.local import (
 )
 from fedjax_skew.engine.mesh import sum_over_devices
 from fedjax_skew.engine.reduction import RoundReport, Sums, round_report, sum_chunk
-from fedjax_skew.engine.target import Target
+from fedjax_skew.engine.target import Target, traced_for_target
 from fedjax_skew.methods.base import PyTree, Round, average
 
 
@@ -179,6 +179,7 @@ def run_clients(
     return new._replace(clients=scatter_clients(spec.mesh, state.clients, cohort, rows)), report
 
 
+@traced_for_target
 def run_cohort(
     spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array
 ) -> tuple[State, ClientState, RoundReport]:
@@ -226,19 +227,18 @@ def _steps(
     spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array, num_samples: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Which clients ``[S, M]`` are there to be asked, and the local steps that each takes."""
-    steps = spec.local.num_steps(num_samples)
-    asked = jnp.ones_like(steps, bool)
-    weights = weights_of_round(data.log_weights, state.round)
-    if weights is not None:
-        asked = weights[cohort] > -jnp.inf
     steps = steps_taken(
-        steps,
+        spec.local.num_steps(num_samples),
         cohort,
         state.keys,
         state.round,
         dropout=spec.dropout,
         stragglers=spec.stragglers,
     )
+    weights = weights_of_round(data.log_weights, state.round)
+    if weights is None:
+        return jnp.ones_like(steps, bool), steps
+    asked = weights[cohort] > -jnp.inf
     return asked, jnp.where(asked, steps, 0)
 
 

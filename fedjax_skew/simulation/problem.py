@@ -144,7 +144,7 @@ def build(
     if config.batch_norm == "local":
         method = compose([method, local_statistics()])
     mesh = client_mesh(config.num_devices, devices)
-    aim = Target(target or platform_of(mesh))
+    aim = Target(target or platform_of(mesh), config.matmul_precision, config.deterministic)
     model = make_model(config, dataset, method, aim, module)
     sample = jax.ShapeDtypeStruct(dataset.x_train.shape[1:], dataset.x_train.dtype)
     phases = make_phases(config, info, method, model, mesh, aim, sample, optimizer)

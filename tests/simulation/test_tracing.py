@@ -117,3 +117,45 @@ def test_samples_drawn_ahead_are_those_of_each_step(tiny_config, blobs):
     assert [r.problem.phases[0].spec.local.steps_per_draw for r in runs] == [1, 32]
     params = [jax.jit(r.round)(r.init(), r.arrays)[0].params for r in runs]
     jax.tree.map(np.testing.assert_array_equal, *params)
+
+
+@pytest.mark.parametrize("precision", ["default", "highest"])
+def test_the_precision_reaches_every_product(tiny_config, precision):
+    config = config_for(
+        tiny_config, model="fedavg_cnn", clients_per_chunk=2, matmul_precision=precision
+    )
+    products = [
+        line
+        for text in texts(build(config, dataset=pictures(8, 3), target="cuda"))
+        for line in text.splitlines()
+        if "stablehlo.dot_general" in line or "stablehlo.convolution" in line
+    ]
+    exact = [line for line in products if "HIGHEST" in line]
+    assert len(products) > 20
+    if precision == "highest":
+        assert exact == products
+    else:  # Sums over clients are exact in any case.
+        assert exact and not [line for line in exact if "convolution" in line]
+
+
+@pytest.mark.parametrize(("target", "known"), [("cuda", True), ("rocm", True), ("tpu", False)])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_determinism_reaches_the_compiler(
+    tiny_config, blobs, monkeypatch, target, known, deterministic
+):
+    given, jit = [], jax.jit
+
+    def spy(*args, **kwargs):
+        given.append(kwargs.get("compiler_options"))
+        return jit(*args, **kwargs)
+
+    problem = build(
+        config_for(tiny_config, deterministic=deterministic), dataset=blobs, target=target
+    )
+    state, arrays = abstract_state(problem), abstract_arrays(problem)
+    monkeypatch.setattr(jax, "jit", spy)
+    trace_rounds(problem, problem.phases[0], state, arrays)
+    trace_evaluation(problem.phases[0], state, arrays)
+    expected = {"xla_gpu_deterministic_ops": True} if known and deterministic else {}
+    # Programs have options, functions inside of them have none.
+    assert [options for options in given if options is not None] == [expected] * 2
