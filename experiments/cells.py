@@ -196,14 +196,23 @@ def split_by_seed(config: ml_collections.ConfigDict) -> list[ml_collections.Conf
 
 
 def build_table(name: str, cells: Sequence[Cell]) -> list[Table]:
-    """The table with whatever is finished, and a second one where the paper scored its own data."""
+    """The table with whatever is finished, and a second one where the paper scored its own data.
+
+    With ``dataset.validation`` above 0, a best round is chosen on the validation set.
+    """
     paper, _ = papers.of(name)
     entries = [collect.Entry(cell.run.rows, cell.record()) for cell in cells]
-    which = {paper.measured(row)[1] for cell in cells for row in cell.run.rows}
+    validated = all(cell.config.dataset.validation > 0 for cell in cells)
+
+    def measured(row: Row) -> tuple[str, str]:
+        column, which = paper.measured(row)
+        return column, "at_best_validation" if which == "best" and validated else which
+
+    which = {measured(row)[1] for cell in cells for row in cell.run.rows}
     made = collect.table(
         name,
         entries,
-        paper.measured,
+        measured,
         reported=which.pop() if len(which) == 1 else paper.reported,
         row_marks=_marks(cells),
         scaled=scaled_sentences(cells),
@@ -212,7 +221,7 @@ def build_table(name: str, cells: Sequence[Cell]) -> list[Table]:
             *machines(entry.record for entry in entries),
         ),
     )
-    second = collect.held_out(made, entries, paper.measured)
+    second = collect.held_out(made, entries, measured)
     return [made, second] if second else [made]
 
 

@@ -91,10 +91,15 @@ class Sweep:
         done = [r for r in self.results if r.finished]
         return bool(done) and all(r.percent("validation_accuracy", "last") for r in done)
 
-    def accuracy(self, result: Result) -> tuple[float, ...]:
-        """Test accuracy by seed; the best round is chosen on the validation set if there is one."""
+    @property
+    def kind(self) -> str:
+        """What is reported; the best round is chosen on the validation set if there is one."""
         at_best = self.reported == "best" and self.validated
-        return result.percent("accuracy", "at_best_validation" if at_best else self.reported)
+        return "at_best_validation" if at_best else self.reported
+
+    def accuracy(self, result: Result) -> tuple[float, ...]:
+        """Test accuracy by seed."""
+        return result.percent("accuracy", self.kind)
 
     def validation(self, result: Result) -> tuple[float, ...]:
         """Validation accuracy by seed."""

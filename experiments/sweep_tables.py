@@ -104,10 +104,7 @@ def to_csv(sweep: Sweep) -> str:
 
 
 def _reading(sweep: Sweep) -> str:
-    kind = names.reported(sweep.reported)
-    if sweep.reported == "best" and sweep.validated:
-        kind = "test accuracy of the round with the best validation accuracy"
-    words = f"Reported: {kind}; mean ± standard deviation over seeds."
+    words = f"Reported: {names.reported(sweep.kind)}; mean ± standard deviation over seeds."
     if any(r.megabytes for r in sweep.results):
         words += " Megabytes are sent per seed between server and clients, in both directions."
     if not sweep.contested:

@@ -18,6 +18,7 @@ _PARAMETERS = {"if": "IF", "local_epochs": "E", "num_clients": "clients"}
 _REPORTED = {
     "last": "accuracy after the last round",
     "best": "best test accuracy over all rounds (the round is chosen on the test set)",
+    "at_best_validation": "test accuracy of the round with the best validation accuracy",
     "mean_last_50": "mean over the last 50 rounds",
     "rounds_to_target": "rounds to reach the target accuracy",
     "unstated": "not stated by the paper",

@@ -25,11 +25,9 @@ class DirectoryRecorder(Recorder):
         every: rounds between checkpoints, or 0 for one per ``CHECKPOINT_SECONDS``, and more of them
             if rounds are slow.
         keep: number of checkpoints to keep.
-        tables: whether to write the tables of all clients.
     """
 
-    def __init__(self, workdir: pathlib.Path, every: int, keep: int, tables: bool = True):
-        self._tables = tables
+    def __init__(self, workdir: pathlib.Path, every: int, keep: int):
         self._workdir, self._checkpoints = workdir, workdir / rundir.CHECKPOINTS
         self._every, self._keep = every, keep
         self._saved_at, self._save_seconds = time.time(), 0.0
@@ -51,7 +49,7 @@ class DirectoryRecorder(Recorder):
 
     def clients(self, table: Table) -> None:
         """Writes the table of all clients."""
-        if self._tables and jax.process_index() == 0:
+        if jax.process_index() == 0:
             rundir.write_clients(self._workdir, table)
 
     def evaluated(self, line: Line) -> None:

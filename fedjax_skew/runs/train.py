@@ -71,12 +71,7 @@ def train_and_evaluate(
                 rundir.write_splits(workdir, problem.seeds, problem.partitions)
             loggers = make_loggers(config.loggers, workdir, describe(problem))
             callbacks = [*callbacks, *loggers]
-        recorder = DirectoryRecorder(
-            workdir,
-            config.checkpoint_every,
-            config.keep_checkpoints,
-            tables=config.clients_csv != "never",
-        )
+        recorder = DirectoryRecorder(workdir, config.checkpoint_every, config.keep_checkpoints)
         point, history, initial = start(problem, recorder)
         name = problem.phases[0].method.name
         bar = stack.enter_context(Progress(name, config.rounds, point.round, shown=progress))

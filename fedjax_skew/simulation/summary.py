@@ -57,8 +57,6 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
     for column in (f"{name}_{what}" for name in _OVER_CLIENTS for what in ("std", "worst_decile")):
         if column in last:
             summary[column] = {"last": _over_seeds(_by_seed(history[-1:], column)[:, 0])}
-    if "validation_accuracy" in last:
-        summary["accuracy"] |= at_best_validation(history)
     useful, executed, samples = (
         sum(line[column] for line in history)
         for column in ("useful_steps", "executed_steps", "samples")
@@ -76,25 +74,28 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
         "useful_step_share": useful / max(executed, 1),
         "versions": versions(),
         "device": device(),
+        "matmul_precision": config["matmul_precision"],
+        "deterministic": config["deterministic"],
     }
     return plain(summary)
 
 
 def curve_summary(history: History, column: str) -> dict[str, Any]:
-    """Returns last, best and mean of the last 50 rounds of a column, per seed and over seeds."""
+    """Returns last, best and mean of the last 50 rounds of a column, per seed and over seeds.
+
+    With a validation set, ``at_best_validation`` is the value of the first round with the best
+    validation accuracy.
+    """
     found = curves.summarize([line["round"] for line in history], _by_seed(history, column))
+    if "validation_accuracy" in history[-1]:
+        validation = np.nan_to_num(_by_seed(history, "validation_accuracy"), nan=-1.0)
+        best = validation.argmax(-1)[:, None]
+        chosen = np.take_along_axis(_by_seed(history, column), best, -1)[:, 0]
+        found["at_best_validation"] = chosen
     best_round = {"per_seed": found.pop("best_round").tolist()}
     return {name: _over_seeds(values) for name, values in found.items()} | {
         "best_round": best_round
     }
-
-
-def at_best_validation(history: History) -> dict[str, Any]:
-    """Returns the test accuracy of the first round with the best validation accuracy."""
-    validation = np.nan_to_num(_by_seed(history, "validation_accuracy"), nan=-1.0)
-    best = validation.argmax(-1)[:, None]
-    values = np.take_along_axis(_by_seed(history, "accuracy"), best, -1)[:, 0]
-    return {"at_best_validation": _over_seeds(values)}
 
 
 def _by_seed(history: History, column: str) -> np.ndarray:

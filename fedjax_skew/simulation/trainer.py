@@ -271,7 +271,8 @@ class Trainer:
             self.history[-1].pop("confusion", None)  # Only the newest one is read again.
         self.history.append(line)
         self.model = model
-        if point.log and (point.round == config.rounds or config.clients_csv == "evaluation"):
+        last = point.round == config.rounds
+        if point.log and {"never": False, "end": last, "evaluation": True}[config.clients_csv]:
             self.table = client_table(
                 self.problem.seeds, class_counts, point.log, np.asarray(test.confusion), own_models
             )

@@ -80,6 +80,26 @@ def test_an_unknown_table_or_scale_is_one_sentence(tmp_path):
         cells.plan("fedlc/table4", tmp_path, scale="tiny")
 
 
+def test_the_best_round_is_chosen_on_a_validation_set_where_there_is_one(tmp_path):
+    only = "method=fedavg,dataset=cifar10,beta=0.5"
+    changes = ["dataset.validation=0.1"]
+    for validated, words, number in (
+        (False, "chosen on the test set", "90.00"),
+        (True, "round with the best validation accuracy", "70.00"),
+    ):
+        chosen = cells.plan(
+            "fedvls/table1", tmp_path, only=only, seeds=1, changes=changes if validated else ()
+        )
+        finish(chosen[0], [0.9])
+        path = chosen[0].directory / "summary.json"
+        found = json.loads(path.read_text())
+        found["accuracy"]["at_best_validation"] = {"per_seed": [0.7]}
+        path.write_text(json.dumps(found))
+        (table,) = cells.build_table("fedvls/table1", chosen)
+        text = collect.write([table], tmp_path)
+        assert words in text and f"| FedAvg | {number}" in text
+
+
 def test_finished_failed_and_missing_cells_share_a_table(tmp_path):
     only = "method=fedavg,fedrs,fedlc,partition=synthetic(1,1)"
     chosen = cells.plan("fedlc/table4", tmp_path, only=only, seeds=2)

@@ -26,6 +26,6 @@ def test_the_round_is_chosen_on_the_validation_set():
         {"round": 2, "accuracy": [0.5, 0.2], "validation_accuracy": [0.6, 0.4]},
         {"round": 3, "accuracy": [0.7, 0.3], "validation_accuracy": [0.6, 0.1]},
     ]
-    found = summary.at_best_validation(lines)["at_best_validation"]
+    found = summary.curve_summary(lines, "accuracy")["at_best_validation"]
     assert found["per_seed"] == [0.5, 0.2]
     assert found["mean"] == 0.35
