@@ -125,8 +125,8 @@ def histogram(
 ) -> "Figure":
     """Shares of percentages by intervals, as outlines that may overlap.
 
-    In an SVG, an outline has its name as ``id``, its ground and its mark the name followed by
-    ``-band`` and ``-mark``.
+    Few outlines are filled. In an SVG, an outline has its name as ``id``, its ground and its mark
+    the name followed by ``-band`` and ``-mark``.
 
     Args:
         series: by name, numbers from 0 to 100 of any shape; nan is left out.
@@ -143,7 +143,8 @@ def histogram(
     for name, values in known.items():
         shares = 100 * np.histogram(values, edges)[0] / max(len(values), 1)
         look = looks[name]
-        axis.stairs(shares, edges, fill=True, color=look.color, alpha=0.08, gid=f"{name}-band")
+        if len(known) <= 3:
+            axis.stairs(shares, edges, fill=True, color=look.color, alpha=0.1, gid=f"{name}-band")
         axis.stairs(shares, edges, color=look.color, linestyle=look.line, linewidth=1.4, gid=name)
         if name in marks:
             axis.plot(

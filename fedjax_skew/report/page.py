@@ -64,7 +64,7 @@ COLUMNS = (
     _score("Validation", "validation_accuracy", "last"),
     _score("Own models", "personal_local_accuracy", "last"),
     _percent("Worst decile", lambda run: run.worst_decile),
-    Column("Megabytes", lambda run: _megabytes(run), lambda run: run.megabytes),
+    Column("Megabytes", lambda run: _megabytes(run), lambda run: run.megabytes, minor=False),
     Column("Rounds", lambda run: str(run.record.rounds_done), lambda run: run.record.rounds_done),
     Column(
         "Seeds", lambda run: str(run.fields.get("num_seeds", "")), lambda run: len(run.curve[1])
