@@ -139,8 +139,8 @@ def plan_points(
     planned = []
     for point in points:
         whole = fit_phases(grid.configure(config, point))
-        whole.figures, whole.loggers = False, ""
         check(whole)
+        whole.figures, whole.loggers = False, ""
         found = []
         for part in split_by_seed(whole) if split else [whole]:
             run = Run(part, ())

@@ -132,6 +132,8 @@ def _means(of: Scores) -> Texts:
 
 def _megabytes(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
+    if values and not known:
+        return "not reached"
     if len(known) < len(values):
         return f"not reached by {len(values) - len(known)} of {len(values)} seeds"
     return names.megabytes(curves.mean_std(known)[0]) if known else ""

@@ -73,6 +73,10 @@ def test_methods_are_an_axis_of_their_own():
 def test_points_are_checked_before_anything_runs(tmp_path):
     with pytest.raises(ValueError, match="labelled server data"):
         plan_points(default_config(), [{"method": "fedic"}], tmp_path)
+    config = default_config()
+    config.loggers = "nowhere"
+    with pytest.raises(ValueError, match="loggers='nowhere'"):
+        plan_points(config, [{"method": "fedavg"}], tmp_path)
     with pytest.raises(ValueError, match="method='fedavgg'"):
         plan_points(default_config(), [{"method": "fedavgg"}], tmp_path)
 
@@ -224,6 +228,8 @@ def test_the_table_has_megabytes_and_accuracy_per_megabyte(communicated):
     missed = "not reached by 1 of 2 seeds"
     assert fedavg == f"| fedavg | 55.00 ± 7.07 | 50.00 ± 0.00 | 4.00 | 13.8 | 12.5 | {missed} | 2 |"
     assert fedper == f"| fedper | 55.00 ± 7.07 | 90.00 ± 0.00 | 2.00 | 27.5 | 45.0 | {missed} | 2 |"
+    hard = dataclasses.replace(communicated, target=65.0)
+    assert "| not reached | 2 |" in to_markdown(hard, "python")
     easy = dataclasses.replace(communicated, target=45.0)
     assert "| 4.00 |" in to_markdown(easy, "python").splitlines()[2].removeprefix(fedavg[:40])
     row = next(csv.DictReader(io.StringIO(to_csv(communicated))))
