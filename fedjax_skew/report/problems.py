@@ -16,9 +16,9 @@ import numpy as np
 from fedjax_skew import methods
 from fedjax_skew.config import FIELDS, flatten
 from fedjax_skew.metrics import curves
+from fedjax_skew.metrics.over_clients import worst_decile
 from fedjax_skew.report import names
 from fedjax_skew.runs.store import Record
-from fedjax_skew.simulation.columns import over_clients
 
 # The clients' samples depend on what the server takes.
 _DATA = tuple(
@@ -100,7 +100,7 @@ class Run:
         """Mean of the lowest tenth of ``client_accuracy``, and its deviation over seeds."""
         if self.client_accuracy is None:
             return None
-        return curves.mean_std(over_clients("", self.client_accuracy)["_worst_decile"])
+        return curves.mean_std(worst_decile(self.client_accuracy))
 
     @property
     def megabytes(self) -> float | None:

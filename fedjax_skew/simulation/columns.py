@@ -8,6 +8,7 @@ import numpy as np
 from fedjax_skew.engine.communication import Traffic
 from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.metrics import classification, skew
+from fedjax_skew.metrics.over_clients import mean_known, worst_decile
 
 # "[S]" is one value per seed, in the order of the summary's "seeds".
 COLUMNS = {
@@ -197,14 +198,11 @@ def over_clients(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
 
     The worst decile is the mean over the lowest tenth of the clients, at least one.
     """
-    mean = _mean_known(values)
-    known = (~np.isnan(values)).sum(-1, keepdims=True)
-    lowest = np.sort(values, -1)  # nan comes last.
-    worst = np.where(np.arange(values.shape[-1]) < np.ceil(known / 10), lowest, np.nan)
+    mean = mean_known(values)
     return {
         f"{name}_accuracy": mean,
-        f"{name}_std": np.sqrt(_mean_known(np.square(values - mean[..., None]))),
-        f"{name}_worst_decile": _mean_known(worst),
+        f"{name}_std": np.sqrt(mean_known(np.square(values - mean[..., None]))),
+        f"{name}_worst_decile": worst_decile(values),
     }
 
 
@@ -237,12 +235,5 @@ def local_columns(
     for when, confusion in (("before", before), ("after", after)):
         by_role = np.asarray(classification.group_accuracy(confusion, roles))
         for i, role in enumerate(("majority", "minority", "vacant")):
-            columns[f"local_{when}_{role}"] = _mean_known(by_role[..., i])
-    return columns | {"local_deviating": _mean_known(deviating)}
-
-
-def _mean_known(values: np.ndarray) -> np.ndarray:
-    """Mean over the last axis without nan; nan if there is nothing else."""
-    known = ~np.isnan(values)
-    total = np.where(known, values, 0.0).sum(-1)
-    return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
+            columns[f"local_{when}_{role}"] = mean_known(by_role[..., i])
+    return columns | {"local_deviating": mean_known(deviating)}
