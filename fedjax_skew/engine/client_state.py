@@ -1,9 +1,11 @@
 """What clients keep between rounds: ``[S, K, ...]``, shared out over devices or on the host.
 
 On devices the client axis is divided over the mesh and padded to a multiple of its size, so each of
-D devices holds K / D rows. A round moves the rows of its cohort only.
+D devices holds K / D rows. A round moves the rows of its cohort only, from the devices that hold
+them to those that train: D rows at a time, so no device ever holds the rows of the whole cohort.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -12,7 +14,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew.engine.mesh import replicate, sum_over_devices
+from fedjax_skew.engine.mesh import (
+    gather_from_devices,
+    replicate,
+    sum_over_devices,
+    sum_to_devices,
+)
 
 PyTree = Any
 BY_CLIENT = P(None, "clients")
@@ -42,7 +49,7 @@ def init_client_state(template: PyTree, num_clients: int, mesh: Mesh, placement:
 
 
 def gather_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array) -> PyTree:
-    """Rows ``[S, M, ...]`` of the clients ``cohort [S, M]``, in a traced function."""
+    """Rows ``[S, k, ...]`` of a few clients ``[S, k]`` on every device, in a traced function."""
     if mesh.devices.size == 1:
         return _rows(client_state, cohort)
 
@@ -61,27 +68,93 @@ def gather_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array) -> PyTre
     )(client_state, cohort)
 
 
-def scatter_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array, rows: PyTree) -> PyTree:
-    """``client_state`` with new rows ``[S, M, ...]`` of the cohort, in a traced function."""
-    if mesh.devices.size == 1:
-        seeds = jnp.arange(len(cohort))[:, None]
-        return jax.tree.map(lambda k, new: k.at[seeds, cohort].set(new), client_state, rows)
+def deal_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array, slots: jax.Array) -> PyTree:
+    """Brings the rows of a cohort to the devices that train them, in a traced function.
 
-    def on_device(client_state, cohort, rows):
-        def mine(leaf, new):
-            local, own = _local(leaf, cohort)
-            at = jnp.where(own, local, leaf.shape[1])
-            return leaf.at[jnp.arange(len(cohort))[:, None], at].set(new, mode="drop")
+    Args:
+        mesh: devices.
+        client_state: rows of all clients.
+        cohort: client numbers ``[S, M]``.
+        slots: places ``[D, R, c]`` in the flattened cohort; ``S * M`` is padding.
 
-        return jax.tree.map(mine, client_state, rows)
+    Returns:
+        Rows ``[D, R, c, ...]``, of which every device holds its own part.
+    """
+    seeds, clients, _ = _find(cohort, slots)
+    if mesh.devices.size == 1 or not jax.tree.leaves(client_state):
+        return jax.tree.map(lambda leaf: leaf[seeds, clients], client_state)
+
+    def on_device(client_state, seeds, clients):
+        def piece(_, at):
+            def mine(leaf):
+                local, own = _local(leaf, at[1])
+                rows = leaf[at[0], jnp.where(own, local, 0)]
+                return jnp.where(own.reshape(-1, *[1] * (leaf.ndim - 2)), rows, 0)
+
+            # Exactly one device adds something other than zero.
+            return None, sum_to_devices(jax.tree.map(mine, client_state))
+
+        _, rows = jax.lax.scan(piece, None, (_pieces(seeds), _pieces(clients)))
+        return jax.tree.map(
+            lambda a, leaf: a.astype(leaf.dtype).reshape(1, *slots.shape[1:], *a.shape[1:]),
+            rows,
+            client_state,
+        )
 
     return jax.shard_map(
         on_device,
         mesh=mesh,
         in_specs=(BY_CLIENT, P(), P()),
+        out_specs=P("clients"),
+        check_vma=False,
+    )(client_state, seeds, clients)
+
+
+def collect_clients(
+    mesh: Mesh, client_state: PyTree, cohort: jax.Array, slots: jax.Array, rows: PyTree
+) -> PyTree:
+    """``client_state`` with new rows ``[D, R, c, ...]``; the reverse of ``deal_clients``."""
+    seeds, clients, real = _find(cohort, slots)
+    if mesh.devices.size == 1 or not jax.tree.leaves(client_state):
+
+        def write(leaf, new):
+            return leaf.at[seeds, jnp.where(real, clients, leaf.shape[1])].set(new, mode="drop")
+
+        return jax.tree.map(write, client_state, rows)
+
+    def on_device(client_state, seeds, clients, real, rows):
+        def piece(client_state, at):
+            seeds, clients, real, row = at
+
+            def write(leaf, new):
+                local, own = _local(leaf, clients)
+                place = jnp.where(own & real, local, leaf.shape[1])
+                return leaf.at[seeds, place].set(new.astype(leaf.dtype), mode="drop")
+
+            return jax.tree.map(write, client_state, gather_from_devices(row)), None
+
+        own = jax.tree.map(lambda a: a.reshape(math.prod(a.shape[:3]), *a.shape[3:]), rows)
+        at = _pieces(seeds), _pieces(clients), _pieces(real), own
+        return jax.lax.scan(piece, client_state, at)[0]
+
+    return jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(BY_CLIENT, P(), P(), P(), P("clients")),
         out_specs=BY_CLIENT,
         check_vma=False,
-    )(client_state, cohort, rows)
+    )(client_state, seeds, clients, real, rows)
+
+
+def _find(cohort: jax.Array, slots: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Seeds and clients of slots, and which are real; padding stands for the last client."""
+    at = jnp.minimum(slots, cohort.size - 1)
+    return at // cohort.shape[1], cohort.reshape(-1)[at], slots < cohort.size
+
+
+def _pieces(a: jax.Array) -> jax.Array:
+    """Maps ``[D, R, c]`` to ``[R c, D]``: one client of every device at a time."""
+    return a.reshape(a.shape[0], -1).T
 
 
 def gather_host_clients(client_state: PyTree, cohort: np.ndarray) -> PyTree:

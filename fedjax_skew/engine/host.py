@@ -172,10 +172,8 @@ def _step(
     """One round; with ``on_host_rows``, kept rows are the cohort's on the way in and out."""
     if samples is not None:
         data = with_samples(data, samples, cohort)
-    if not on_host_rows:
-        return run_clients(spec, state, data, cohort)
-    state, rows, report = run_cohort(spec, state, data, cohort)
-    return state._replace(clients=rows), report
+    run = run_cohort if on_host_rows else run_clients
+    return run(spec, state, data, cohort)
 
 
 class _Feed:

@@ -49,7 +49,7 @@ def local_models(
     local = dataclasses.replace(spec.local, method=method, info=info)
     spec = dataclasses.replace(spec, local=local)
     cohort = jnp.tile(clients, (len(state.keys), 1))
-    after, _, _ = run_cohort(spec, state, data, cohort)
+    after, _ = run_cohort(spec, state, data, cohort)
     return after.params, after.stats
 
 

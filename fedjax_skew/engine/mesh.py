@@ -1,7 +1,7 @@
 """Devices and processes: one mesh axis ``clients`` over all devices of all processes."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -55,20 +55,33 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 
 
 def sum_over_devices(tree: PyTree, axis: str = "clients") -> PyTree:
-    """Sums arrays over the devices inside ``shard_map``: one collective per dtype, not per array.
+    """Sums arrays over the devices inside ``shard_map``; flags are added as integers."""
+    return _fused(lambda flat: jax.lax.psum(flat, axis), tree)
 
-    Flags are added as integers.
-    """
+
+def sum_to_devices(tree: PyTree, axis: str = "clients") -> PyTree:
+    """Sums arrays ``[D, ...]`` over the devices; device ``d`` gets part ``d`` alone, ``[...]``."""
+    return _fused(lambda flat: jax.lax.psum_scatter(flat, axis), tree, leading=1)
+
+
+def gather_from_devices(tree: PyTree, axis: str = "clients") -> PyTree:
+    """Stacks the arrays ``[...]`` of all devices, ``[D, ...]`` on each of them."""
+    return _fused(lambda flat: jax.lax.all_gather(flat, axis), tree)
+
+
+def _fused(collective: Callable[[Any], Any], tree: PyTree, leading: int = 0) -> PyTree:
+    """Applies a collective once per dtype, not per array, to all but some leading axes."""
     leaves, structure = jax.tree.flatten(tree)
     leaves = [a.astype(jnp.int32) if a.dtype == bool else jnp.asarray(a) for a in leaves]
-    sums: list[Any] = [None] * len(leaves)
+    made: list[Any] = [None] * len(leaves)
     for dtype in dict.fromkeys(a.dtype for a in leaves):
         members = [i for i, a in enumerate(leaves) if a.dtype == dtype]
-        flat = jnp.concatenate([leaves[i].reshape(-1) for i in members])
-        ends = np.cumsum([leaves[i].size for i in members])[:-1]
-        for i, part in zip(members, jnp.split(jax.lax.psum(flat, axis), ends), strict=True):
-            sums[i] = part.reshape(leaves[i].shape)
-    return jax.tree.unflatten(structure, sums)
+        parts = [leaves[i].reshape(*leaves[i].shape[:leading], -1) for i in members]
+        ends = np.cumsum([part.shape[-1] for part in parts])[:-1]
+        flat = collective(jnp.concatenate(parts, -1))
+        for i, part in zip(members, jnp.split(flat, ends, -1), strict=True):
+            made[i] = part.reshape(*flat.shape[:-1], *leaves[i].shape[leading:])
+    return jax.tree.unflatten(structure, made)
 
 
 def fetch(tree: PyTree) -> PyTree:

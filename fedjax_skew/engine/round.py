@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 from fedjax_skew import trees
 from fedjax_skew.data.federated import FederatedData
-from fedjax_skew.engine.client_state import BY_CLIENT, gather_clients, scatter_clients
+from fedjax_skew.engine.client_state import BY_CLIENT, collect_clients, deal_clients
 from fedjax_skew.engine.cohort import (
     assign_clients,
     sample_cohort,
@@ -174,21 +174,54 @@ def run_clients(
     spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array
 ) -> tuple[State, RoundReport]:
     """Trains the clients ``cohort [S, M]``; ``state.clients`` holds all clients' rows."""
-    rows = gather_clients(spec.mesh, state.clients, cohort)
-    new, rows, report = run_cohort(spec, state._replace(clients=rows), data, cohort)
-    return new._replace(clients=scatter_clients(spec.mesh, state.clients, cohort, rows)), report
+
+    def deal(slots):
+        return deal_clients(spec.mesh, state.clients, cohort, slots)
+
+    def collect(slots, places, rows):
+        return collect_clients(spec.mesh, state.clients, cohort, slots, rows)
+
+    return _run(spec, state, data, cohort, deal, collect)
+
+
+def run_cohort(
+    spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array
+) -> tuple[State, RoundReport]:
+    """Trains the clients ``cohort [S, M]``; ``state.clients`` holds their rows ``[S, M, ...]``."""
+    flat = jax.tree.map(lambda k: k.reshape(cohort.size, *k.shape[2:]), state.clients)
+
+    def deal(slots):
+        return jax.tree.map(lambda k: k[jnp.minimum(slots, cohort.size - 1)], flat)
+
+    def collect(slots, places, rows):
+        return _in_order(rows, places, cohort.shape)
+
+    return _run(spec, state, data, cohort, deal, collect)
 
 
 @traced_for_target
-def run_cohort(
-    spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array
-) -> tuple[State, ClientState, RoundReport]:
-    """Trains the clients ``cohort [S, M]``; ``state.clients`` holds their rows ``[S, M, ...]``."""
+def _run(
+    spec: RoundSpec,
+    state: State,
+    data: FederatedData,
+    cohort: jax.Array,
+    deal: Callable[[jax.Array], ClientState],
+    collect: Callable[[jax.Array, jax.Array, ClientState], ClientState],
+) -> tuple[State, RoundReport]:
+    """Trains the clients ``cohort [S, M]``.
+
+    Args:
+        spec: how rounds run.
+        state: the state before the round.
+        data: the federated dataset.
+        cohort: client numbers.
+        deal: returns the rows that clients in slots ``[D, R, c]`` of the cohort keep.
+        collect: returns the next ``state.clients`` from slots, the place ``[S * M]`` of each client
+            in the slots, and new rows ``[D, R, c, ...]``.
+    """
     local = spec.local
-    num_seeds, size = cohort.shape
-    devices = spec.mesh.devices.size
-    rows = jnp.arange(num_seeds)[:, None]
-    num_samples = data.size(rows, cohort)
+    num_seeds, devices = len(cohort), spec.mesh.devices.size
+    num_samples = data.size(jnp.arange(num_seeds)[:, None], cohort)
     asked, steps = _steps(spec, state, data, cohort, num_samples)
     items, slots, places = assign_clients(cohort, steps, devices, spec.clients_per_chunk)
     lr = jnp.asarray(spec.lr_schedule(state.round), jnp.float32)
@@ -199,9 +232,6 @@ def run_cohort(
         jnp.broadcast_to(lr, (num_seeds,)),
         stream_keys(state.keys, Stream.CLIENT, state.round),
     )
-    flat = jax.tree.map(lambda k: k.reshape(num_seeds * size, *k.shape[2:]), state.clients)
-    dealt = jax.tree.map(lambda k: k[jnp.minimum(slots, num_seeds * size - 1)], flat)
-
     train = jax.shard_map(
         functools.partial(_train_device, local, devices),
         mesh=spec.mesh,
@@ -209,18 +239,23 @@ def run_cohort(
         out_specs=(P(), P("clients"), P()),
         check_vma=False,
     )
-    sums, outs, executed = train(items, dealt, broadcast, data, state.round)
-
-    def unchunk(o):  # An upload may be empty, so no size is left to be inferred.
-        flat = o.reshape(math.prod(o.shape[:3]), *o.shape[3:])
-        return flat[places].reshape(num_seeds, size, *o.shape[3:])
-
-    outs = jax.tree.map(unchunk, outs)
+    sums, outs, executed = train(items, deal(slots), broadcast, data, state.round)
+    clients = collect(slots, places, outs.client_state)
+    outs = _in_order(outs._replace(client_state=None), places, cohort.shape)
     params, stats, server = server_step(spec, state, data, cohort, lr, sums, outs)
     samples = jnp.sum(local.samples_used(num_samples, steps))
     report = round_report(cohort, outs.report, sums, params, asked, steps, executed, samples)
-    new = State(params, stats, server, state.clients, state.round + 1, state.keys)
-    return new, outs.client_state, report
+    return State(params, stats, server, clients, state.round + 1, state.keys), report
+
+
+def _in_order(tree: PyTree, places: jax.Array, shape: tuple[int, ...]) -> PyTree:
+    """Maps values ``[D, R, c, ...]`` of slots to those of the cohort ``[S, M, ...]``."""
+
+    def pick(a):  # An upload may be empty, so no size is left to be inferred.
+        flat = a.reshape(math.prod(a.shape[:3]), *a.shape[3:])
+        return flat[places].reshape(*shape, *a.shape[3:])
+
+    return jax.tree.map(pick, tree)
 
 
 def _steps(

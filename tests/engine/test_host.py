@@ -10,10 +10,11 @@ import pytest
 
 from fedjax_skew.engine import host
 from fedjax_skew.engine.client_state import (
+    collect_clients,
+    deal_clients,
     gather_clients,
     gather_host_clients,
     init_client_state,
-    scatter_clients,
     scatter_host_clients,
 )
 from fedjax_skew.engine.mesh import client_mesh
@@ -174,12 +175,21 @@ def test_rows_on_devices_equal_rows_on_the_host(devices):
     def change(rows):
         return {"a": rows["a"] * 2 - 7, "b": ~rows["b"], "empty": rows["empty"]}
 
-    def on_devices(kept):
-        rows = gather_clients(mesh, kept, jnp.asarray(cohort))
-        return rows, scatter_clients(mesh, kept, jnp.asarray(cohort), change(rows))
+    # Six clients in eight slots; 6 is padding.
+    slots = jnp.array([3, 0, 6, 5, 1, 6, 4, 2]).reshape(devices, -1, 2)
 
-    rows, there = jax.jit(on_devices)(there)
-    jax.tree.map(np.testing.assert_array_equal, gather_host_clients(here, cohort), rows)
+    def on_devices(kept):
+        who = jnp.asarray(cohort)
+        dealt = deal_clients(mesh, kept, who, slots)
+        after = collect_clients(mesh, kept, who, slots, change(dealt))
+        return gather_clients(mesh, kept, who), dealt, after
+
+    rows, dealt, there = jax.jit(on_devices)(there)
+    expected = gather_host_clients(here, cohort)
+    jax.tree.map(np.testing.assert_array_equal, expected, rows)
+    for name, found in dealt.items():
+        flat = expected[name].reshape(6, *expected[name].shape[2:])
+        np.testing.assert_array_equal(found, flat[np.minimum(slots, 5)])
     scatter_host_clients(here, cohort, change(gather_host_clients(here, cohort)))
     jax.tree.map(lambda h, d: np.testing.assert_array_equal(h, d[:, :6]), here, there)
     if devices == 4:

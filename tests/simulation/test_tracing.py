@@ -1,10 +1,13 @@
 """Programs of training and evaluation lower for accelerators, on one device and on eight."""
 
+import collections
+import math
 import re
 
 import jax
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 from fedjax_skew import models
 from fedjax_skew.data.dataset import Dataset
@@ -98,17 +101,47 @@ def test_learning_rates_share_one_program(tiny_config, blobs, schedule):
     assert rates == pytest.approx([0.1, 0.03])
 
 
-@pytest.mark.parametrize(("method", "collectives"), [("fedavg", 2), ("scaffold", 3)])
-def test_a_round_has_one_reduction_per_type_and_gathers_no_models(
-    tiny_config, blobs, method, collectives
-):
-    problem = build(config_for(tiny_config, method, num_devices=8), dataset=blobs)
+KEPT = ("scaffold", "moon", "feddyn")  # Every client keeps something as large as its model.
+
+
+@pytest.mark.parametrize("method", ["fedavg", *KEPT])
+def test_no_device_ever_holds_the_rows_of_all_clients(tiny_config, blobs, method):
+    devices, clients = 8, 48
+    config = config_for(tiny_config, method, num_devices=devices)
+    config.num_clients = clients
+    problem = build(config, dataset=blobs)
     state, arrays = abstract_state(problem), abstract_arrays(problem)
     lowered = trace_rounds(problem, problem.phases[0], state, arrays).lower()
-    # The sums of updates, the executed steps, and the rows that clients keep.
-    assert lowered.as_text().count("stablehlo.all_reduce") == collectives
-    gathered = re.findall(r"= (.*?) all-gather\(", lowered.compile().as_text())
-    assert not [shape for shape in gathered if "f32" in shape]
+    found = collections.Counter(
+        re.findall(r"stablehlo\.(all_\w+|reduce_scatter)", lowered.as_text())
+    )
+    # Sums of updates and executed steps; rows go to the devices that train them, and back.
+    types = len({a.dtype for a in jax.tree.leaves(state.clients)})
+    rows = {"reduce_scatter": types, "all_gather": types} if types else {}
+    assert found == {"all_reduce": 2, **rows}
+    kept = sum(a.size for a in jax.tree.leaves(state.clients)) // clients
+    moved = re.findall(
+        r"= (.*?) (?:all-\w+|reduce-scatter|collective-permute)\(", lowered.compile().as_text()
+    )
+    shapes = [
+        sizes.split(",") for result in moved for sizes in re.findall(r"f32\[([\d,]+)\]", result)
+    ]
+    largest = max(math.prod(map(int, sizes)) for sizes in shapes)
+    sums = 3 * sum(a.size for a in jax.tree.leaves(state.params)) + clients
+    assert largest <= max(devices * kept, sums)
+    assert bool(kept) == (method in KEPT) and (not kept or largest < clients * kept)
+
+
+def test_evaluation_gathers_nothing(tiny_config, blobs):
+    """Samples are divided over devices, models are on all of them, and only counts are summed."""
+    problem = build(config_for(tiny_config, "scaffold", num_devices=8), dataset=blobs)
+    state, arrays = abstract_state(problem), abstract_arrays(problem)
+    lowered = trace_evaluation(problem.phases[0], state, arrays).scores.lower()
+    text = lowered.compile().as_text()
+    assert "all-reduce" in text
+    assert not re.findall(r"(all-gather|all-to-all|collective-permute|reduce-scatter)\(", text)
+    assert {a.sharding.spec for a in jax.tree.leaves(arrays.tests)} == {P("clients")}
+    assert {a.sharding.spec for a in jax.tree.leaves((state.params, arrays.data))} == {P()}
 
 
 def test_samples_drawn_ahead_are_those_of_each_step(tiny_config, blobs):
