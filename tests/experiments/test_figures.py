@@ -57,6 +57,21 @@ def test_curves_of_finished_runs_only(tmp_path, monkeypatch):
     assert "Left out: 1 not finished." in words
 
 
+def test_curves_are_also_drawn_against_megabytes_where_they_were_counted(tmp_path, monkeypatch):
+    plan = cells.plan("fedlc/figure5", tmp_path, only="alpha=2", seeds=1, rounds=4)
+    for cell in plan:
+        finish(cell, [0.7])
+        lines = [{"round": r, "accuracy": [0.1 * r]} for r in (2, 4)]
+        for line in lines:
+            line |= {"bytes_down": [3_000_000], "bytes_up": [line["round"] * 1_000_000]}
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (cell.directory / "metrics.jsonl").write_text(text)
+    found = drawn(monkeypatch, "fedlc/figure5", plan, tmp_path)
+    assert list(found) == ["fedlc_figure5", "fedlc_figure5_megabytes"]
+    (axis,) = found["fedlc_figure5_megabytes"].axes
+    assert list(axis.lines[0].get_xdata()) == [5, 7] and "megabytes" in axis.get_xlabel()
+
+
 def test_nothing_is_drawn_of_nothing_and_the_full_recipe_needs_no_words(tmp_path, monkeypatch):
     plan = cells.plan("fedlf/figure3", tmp_path)
     assert figures.write("fedlf/figure3", plan, tmp_path) == []
