@@ -37,7 +37,7 @@ def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Clai
     Args:
         claims: to judge.
         values: everything measured, at all scales.
-        among: all claims; those of a paper together say how much a contrast varies with the seed.
+        among: all claims, which together say how much a contrast varies with the seed.
     """
     by_scale: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {}
     cost: dict[tuple[str, str], list[float]] = {}
@@ -47,17 +47,16 @@ def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Clai
         paper = value.name.partition("/")[0]
         cost.setdefault((paper, value.scale), []).append(value.seconds)
     lines = []
+    contrasts = list(dict.fromkeys(c for claim in among for c in claim.contrasts))
     for claim in claims:
-        contrasts = [c for other in among if other.paper == claim.paper for c in other.contrasts]
         found = []
         for scale, numbers in by_scale.items():
-            typical = verdicts.typical_deviation(contrasts, numbers)
-            verdict = verdicts.judge(claim, numbers, typical)
+            verdict = verdicts.judge(claim, numbers, contrasts)
             if verdict.decisive is not None:
                 seconds = cost[claim.paper, scale]
                 found.append((verdict, scale, sum(seconds) / len(seconds)))
         if not found:
-            lines.append(Line(verdicts.judge(claim, {}, math.nan), "", ""))
+            lines.append(Line(verdicts.judge(claim, {}, ()), "", ""))
             continue
         verdict, scale, _ = max(found, key=lambda f: (f[0].word != UNDECIDED, f[1] == "full", f[2]))
         lines.append(Line(verdict, scale, _setting(claim, scale, values)))

@@ -7,7 +7,8 @@ every seed that all of its numbers share, so that what a seed does to both metho
 The rule: the sign of a contrast is decided if its mean over seeds is farther from zero than its
 spread, the larger of its own standard deviation over seeds and the typical one. The typical
 standard deviation of a contrast is the root mean square, per unit of weight, over all contrasts of
-the same paper at the same scale that have at least two seeds. With one seed the contrast must be
+the same table or figure at the same scale that have at least two seeds; numbers of other tables and
+figures may have other units. With one seed the contrast must be
 farther from zero than three typical standard deviations, and without a typical one it stays
 undecided.
 
@@ -48,6 +49,11 @@ class Contrast:
     label: str
     terms: tuple[Term, ...]
     constant: float = 0.0
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The tables and figures that its numbers come from."""
+        return frozenset(term.name for term in self.terms)
 
     @property
     def size(self) -> float:
@@ -168,15 +174,21 @@ def measure(contrast: Contrast, numbers: Numbers, typical: float) -> Measured:
     return Measured(contrast, values, spread, int(np.sign(mean)) if abs(mean) > limit else 0)
 
 
-def judge(claim: Claim, numbers: Numbers, typical: float) -> Verdict:
+def judge(claim: Claim, numbers: Numbers, among: Iterable[Contrast]) -> Verdict:
     """The verdict on one claim.
 
     Args:
         claim: the claim.
         numbers: all numbers measured at one scale.
-        typical: from ``typical_deviation`` over the claims of its paper.
+        among: the contrasts of all claims, which say how much numbers vary with the seed.
     """
-    measured = tuple(measure(contrast, numbers, typical) for contrast in claim.contrasts)
+    among = list(among)
+
+    def typical(contrast: Contrast) -> float:
+        alike = (other for other in among if other.names == contrast.names)
+        return typical_deviation(alike, numbers)
+
+    measured = tuple(measure(c, numbers, typical(c)) for c in claim.contrasts)
     if any(m.sign < 0 for m in measured):
         return Verdict(claim, FAILS, measured, "")
     if all(m.sign > 0 for m in measured):

@@ -57,19 +57,28 @@ def test_numbers_that_are_not_finite_decide_nothing():
 def test_a_claim_needs_all_contrasts_and_one_negative_refutes_it():
     best = Claim("p-best", "a is best.", (minus("a", "b"), minus("a", "c")))
     holds = numbers(a=[5.0, 5.1], b=[1.0, 1.0], c=[2.0, 2.0])
-    assert verdicts.judge(best, holds, math.nan).word == HOLDS
+    assert verdicts.judge(best, holds, ()).word == HOLDS
     refuted = numbers(a=[5.0, 5.1], c=[9.0, 9.0])
-    assert verdicts.judge(best, refuted, math.nan).word == FAILS
-    incomplete = verdicts.judge(best, numbers(a=[5.0, 5.1], b=[1.0, 1.0]), math.nan)
+    assert verdicts.judge(best, refuted, ()).word == FAILS
+    incomplete = verdicts.judge(best, numbers(a=[5.0, 5.1], b=[1.0, 1.0]), ())
     assert (incomplete.word, incomplete.reason) == (
         UNDECIDED,
         "1 of 2 contrasts are not measured",
     )
-    one_seed = verdicts.judge(best, numbers(a=[5.0], b=[1.0], c=[2.0]), math.nan)
+    one_seed = verdicts.judge(best, numbers(a=[5.0], b=[1.0], c=[2.0]), ())
     assert (one_seed.word, one_seed.reason) == (UNDECIDED, "one seed")
-    close = verdicts.judge(best, numbers(a=[5.0, 1.0], b=[1.0, 5.0], c=[0.0, 0.0]), math.nan)
+    close = verdicts.judge(best, numbers(a=[5.0, 1.0], b=[1.0, 5.0], c=[0.0, 0.0]), ())
     assert (close.word, close.reason) == (UNDECIDED, "within the spread over seeds")
     assert close.decisive.contrast.label == "a - b"
+
+
+def test_only_contrasts_of_the_same_tables_say_how_much_numbers_vary():
+    other = Contrast("x - y", (Term(1, "u", "x", "c"), Term(-1, "u", "y", "c")))
+    found = {("u", "x", "c"): {0: 0.0, 1: 90.0}, ("u", "y", "c"): {0: 0.0, 1: 0.0}}
+    found |= numbers(a=[3.0, 3.1], b=[1.0, 1.0], c=[0.0, 9.0])
+    claim = Claim("p-first", "a is above b.", (minus("a", "b"),))
+    assert verdicts.judge(claim, found, [minus("a", "b"), other]).word == HOLDS
+    assert verdicts.judge(claim, found, [minus("a", "b"), minus("a", "c")]).word == UNDECIDED
 
 
 def test_every_claim_has_a_unique_id_and_numbers_that_exist():
