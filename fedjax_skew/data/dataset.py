@@ -139,7 +139,7 @@ def validate(dataset: Dataset) -> Dataset:
 
 def _converted(dataset: Dataset) -> Dataset:
     """Returns the dataset with arrays of the documented types and ranks."""
-    changes = {}
+    changes: dict[str, Any] = {}
     for field in ("x_train", "x_test", "x_validation", "y_train", "y_test", "y_validation"):
         old = getattr(dataset, field)
         if old is not None:

@@ -92,7 +92,9 @@ def survive(base: pathlib.Path, case: str, wanted: int, rng: np.random.Generator
             allowed = -signal.SIGKILL if moment["name"] == "SIGKILL" else 130
             assert code in (0, allowed), f"{case} {aim} {moment}\n{errors[-3000:]}"
             survived += [f"{moment['name']} {aim}"] * (code != 0)
-        assert contents(folder / "run") == expected, f"{case}: trial {trial} differs"
+        found = contents(folder / "run")
+        differs = [n for n in found.keys() | expected.keys() if found.get(n) != expected.get(n)]
+        assert not differs, f"{case}: trial {trial} differs in {differs} after {survived}"
         shutil.rmtree(folder)
         trial += 1
     return survived
