@@ -22,7 +22,8 @@ def conv(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int = 1) ->
 
     Args:
         x: ``[B, H, W, Cin]``.
-        kernel: ``[kh, kw, Cin / groups, Cout]``; a 1x1 kernel of one group is a matrix product.
+        kernel: ``[kh, kw, Cin / groups, Cout]``; a 1x1 kernel of one group and stride 1 is a matrix
+            product.
         strides: steps in rows and columns.
         pads: (low, high) padding of rows and columns.
         groups: as ``feature_group_count`` in ``lax.conv_general_dilated``.
@@ -30,8 +31,9 @@ def conv(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int = 1) ->
     Returns:
         ``[B, H', W', Cout]``.
     """
-    if kernel.shape[:2] == (1, 1) and groups == 1 and pads == ((0, 0), (0, 0)):
-        return x[:, :: strides[0], :: strides[1]] @ kernel[0, 0]
+    # Not with strides: XLA for GPUs ends the process over a product of strided slices.
+    if kernel.shape[:2] == (1, 1) == strides and groups == 1 and pads == ((0, 0), (0, 0)):
+        return x @ kernel[0, 0]
     return _conv(x, kernel, strides, pads, groups)
 
 
