@@ -84,13 +84,6 @@ def test_kernel_gradients_of_stacked_clients_are_transposes_of_grouped_convoluti
     assert ["batch_group_count = 3" in text for text in texts] == [True, False]
 
 
-def test_a_1x1_kernel_is_a_product():
-    ours, _, x, kernel = losses("1x1 strided")
-    text = jax.jit(jax.vmap(jax.grad(ours, (0, 1)))).lower(x, kernel).as_text()
-    assert "dot_general" in text
-    assert "convolution" not in text
-
-
 @pytest.mark.parametrize(("name", "product"), [("1x1", True), ("1x1 strided", False)])
 def test_only_plain_1x1_kernels_are_products(name, product):
     """XLA for GPUs ends the process over a product whose input is a strided slice."""
