@@ -193,7 +193,10 @@ class Trainer:
             due = int(self.recorder.due(point.round, slow) or point.round == phase.last)
             due, stop, micros = process_max(due, self.waiter.signal, micros)
             if due or stop:
-                self._save(phase, programs, point)
+                try:
+                    self._save(phase, programs, point)
+                except Abandoned:
+                    raise self._interrupted(point.round) from None
             if stop and (abandoned or point.round < self.problem.config.rounds):
                 raise self._interrupted(point.round)
             if point.round == phase.last:
