@@ -19,10 +19,11 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import ml_collections
 from absl import flags
 
 from configs.all_methods import PROBLEMS, get_config
-from experiments import app, cells, dry_run, launch
+from experiments import app, cells, dry_run, estimate, launch
 from experiments.cells import Cell
 from fedjax_skew import errors, methods
 from fedjax_skew.report import names
@@ -48,7 +49,8 @@ class Line(NamedTuple):
         best: over all evaluations, in percent.
         own: mean accuracy of clients' own models on their own classes, in percent, or None.
         worst: the worst decile of these, or None.
-        seconds: shortest time of a round, evaluation included.
+        work: operations of all rounds, as ``experiments.estimate`` counts them.
+        seconds: shortest time of a round, evaluation included; other processes may lengthen it.
         kept: bytes that a client keeps between rounds.
         sent: bytes in both directions, in all rounds.
         server: server data that it trains on.
@@ -60,6 +62,7 @@ class Line(NamedTuple):
     best: float | None = None
     own: float | None = None
     worst: float | None = None
+    work: float | None = None
     seconds: float | None = None
     kept: int | None = None
     sent: float | None = None
@@ -79,7 +82,7 @@ def main(argv: Sequence[str]) -> None:
     done = launch.run(wanted)
     files = []
     for problem, own in planned.items():
-        lines = [line(cell.record(), cell.config.method) for cell in own]
+        lines = [line(cell.record(), cell.config) for cell in own]
         folder = pathlib.Path(_OUTPUT.value or workdir)
         folder.mkdir(parents=True, exist_ok=True)
         texts = {".md": to_markdown(problem, lines, own), ".csv": to_csv(lines)}
@@ -109,8 +112,9 @@ def plan(problem: str, workdir: pathlib.Path) -> list[Cell]:
     return [cell for _, own in cells.plan_points(config, points, workdir) for cell in own]
 
 
-def line(record: Record, method: str) -> Line:
+def line(record: Record, config: ml_collections.ConfigDict) -> Line:
     """What a run says about its method."""
+    method = config.method
     if not record.finished:
         return Line(method, f"failed: {record.failure}" if record.failure else record.status)
     summary = record.summary
@@ -126,6 +130,7 @@ def line(record: Record, method: str) -> Line:
         best=percent("accuracy", "best"),
         own=percent("personal_local_accuracy"),
         worst=percent("personal_local_worst_decile"),
+        work=estimate.cost(config).flops,
         seconds=seconds_per_round(record),
         kept=summary["client_state_bytes"],
         sent=summary["bytes_up"][0] + summary["bytes_down"][0],
@@ -145,8 +150,8 @@ def seconds_per_round(record: Record) -> float:
 def to_markdown(problem: str, lines: Sequence[Line], own: Sequence[Cell]) -> str:
     """One row per method, by accuracy."""
     config = own[0].config
-    base = lines[0].seconds
-    heads = ["method", "accuracy", "best", "own models (worst decile)", "time per round"]
+    base = lines[0].work
+    heads = ["method", "accuracy", "best", "own models (worst decile)", "operations"]
     heads += ["kept by a client (MB)", "sent (MB)", "server data"]
     rows = [heads, ["---"] * len(heads)]
     for row in sorted(lines, key=lambda row: -(row.accuracy or 0.0)):
@@ -154,14 +159,14 @@ def to_markdown(problem: str, lines: Sequence[Line], own: Sequence[Cell]) -> str
         if row.status != "finished":
             rows.append([label, row.status, *[""] * (len(heads) - 2)])
             continue
-        assert row.seconds is not None and row.kept is not None and row.sent is not None
+        assert row.work is not None and row.kept is not None and row.sent is not None
         rows.append(
             [
                 label,
                 _number(row.accuracy),
                 _number(row.best),
                 "" if row.own is None else f"{row.own:.2f} ({row.worst:.2f})",
-                f"{row.seconds / base:.2f}x" if base else f"{row.seconds:.2f} s",
+                f"{row.work / base:.2f}x" if base else f"{row.work:.1e}",
                 f"{row.kept / 1e6:.2f}",
                 f"{row.sent / 1e6:.1f}",
                 row.server,
@@ -176,9 +181,10 @@ def to_markdown(problem: str, lines: Sequence[Line], own: Sequence[Cell]) -> str
         f"{config.client_lr:g} with momentum {config.momentum:g}, default hyper-parameters, seed "
         f"{config.seed}. Test accuracy in percent: of the global model after the last round, the "
         "best of all evaluations, and for methods with personal models the mean over clients of "
-        "their own model's accuracy on the client's label distribution. Times are relative to "
-        f"FedAvg's round{f' ({base:.2f} s)' if base else ''}; a client keeps its state between "
-        "rounds; megabytes are sent in both directions in all rounds.",
+        "their own model's accuracy on the client's label distribution. Operations are counted in "
+        "the traced programs, relative to FedAvg's; a client keeps its state between rounds; "
+        "megabytes are sent in both directions in all rounds. The CSV file also has the shortest "
+        "measured time of a round.",
         "\n".join(f"| {' | '.join(row)} |" for row in rows),
         *cells.machines(cell.record() for cell in own),
     ]

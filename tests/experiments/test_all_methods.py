@@ -44,24 +44,22 @@ def test_every_method_is_planned_and_valid_on_every_problem(problem, tmp_path, p
 
 def test_a_row_has_accuracy_cost_and_memory(tmp_path, parsed):
     own = {"last": {"per_seed": [0.9]}}
-    rows = [
-        all_methods.line(finished(0.8, [2.0, 4.0]), "fedavg"),
-        all_methods.line(
-            finished(
-                0.7,
-                [9.0, 12.0],
-                personal_local_accuracy=own,
-                personal_local_worst_decile=own,
-            ),
-            "fedper",
-        ),
-        all_methods.line(Record(pathlib.Path(), {}, {}, "not finite", False), "fedlc"),
-    ]
-    text = all_methods.to_markdown("mnist", rows, all_methods.plan("mnist", tmp_path)[:1])
+    plan = {cell.config.method: cell for cell in all_methods.plan("mnist", tmp_path)}
+    personal = {"personal_local_accuracy": own, "personal_local_worst_decile": own}
+    records = {
+        "fedavg": finished(0.8, [2.0, 4.0]),
+        "fedsam": finished(0.7, [9.0, 12.0], **personal),
+        "fedlc": Record(pathlib.Path(), {}, {}, "not finite", False),
+    }
+    rows = [all_methods.line(record, plan[name].config) for name, record in records.items()]
+    text = all_methods.to_markdown("mnist", rows, [plan["fedavg"]])
     assert "| FedAvg (`fedavg`) | 80.00 | 80.00 |  | 1.00x | 2.00 | 4.0 |  |" in text
-    assert "| FedPer (`fedper`) | 70.00 | 70.00 | 90.00 (90.00) | 1.50x | 2.00 | 4.0 |  |" in text
+    (sam,) = [text for text in text.splitlines() if text.startswith("| FedSAM")]
+    assert sam.startswith("| FedSAM (`fedsam`) | 70.00 | 70.00 | 90.00 (90.00) | ")
+    assert 1.8 < float(sam.split("|")[5].strip(" x")) < 2.2  # It takes two gradients.
     assert "| FedLC (`fedlc`) | failed: not finite |" in text
-    assert all_methods.to_csv(rows).splitlines()[1].startswith("fedavg,finished,80.0,80.0,,,1.0,")
+    assert all_methods.to_csv(rows).splitlines()[1].startswith("fedavg,finished,80.0,80.0,,,")
+    assert rows[1].seconds == 1.5
 
 
 def test_unknown_names_are_answered_in_one_sentence_and_help_is_no_error(tmp_path):
