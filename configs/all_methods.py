@@ -21,6 +21,7 @@ def get_config(arg: str = "mnist") -> ml_collections.ConfigDict:
     config.dataset.name = arg.removesuffix("_lt")
     config.client_lr, config.momentum, config.weight_decay = 0.01, 0.9, 1e-5
     config.server_data.labelled = config.server_data.unlabelled = 0.02
+    config.hparams.pfedme.inner_lr = 0.01  # pFedMe's own for deep networks; 0.09 is not finite.
     if arg == "cifar10_lt":
         config.model, config.augment = "simple_cnn", "crop_flip"
         config.partition = "longtail(if=100)+grouped_dirichlet(alpha=0.5)"
