@@ -157,19 +157,19 @@ class Trainer:
         arrays = device_arrays(problem)
         compile_seconds = 0.0
         for phase in problem.phases:
-            if point.round > phase.last or (
-                point.round == phase.last and not self._evaluation_is_due(point)
-            ):
+            if point.round > phase.last:
                 continue
-            self.progress.status("compiling")
-            began = time.time()
-            try:
-                programs = compile_phase(problem, phase, point.state, arrays, self.waiter)
-            except Abandoned:
-                raise self._interrupted(point.round) from None
-            compile_seconds += time.time() - began
-            self.progress.status("")
-            point = self._run_phase(phase, programs, point)
+            if point.round < phase.last or self._evaluation_is_due(point):
+                self.progress.status("compiling")
+                began = time.time()
+                try:
+                    programs = compile_phase(problem, phase, point.state, arrays, self.waiter)
+                except Abandoned:
+                    raise self._interrupted(point.round) from None
+                compile_seconds += time.time() - began
+                self.progress.status("")
+                point = self._run_phase(phase, programs, point)
+            # The state of a phase's last round is still that of the phase, also in a checkpoint.
             if phase is not problem.phases[-1]:
                 point = point._replace(state=start_next_phase(problem, phase, point.state))
         final = fingerprint(point.state.params)

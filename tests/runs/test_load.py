@@ -55,16 +55,23 @@ def test_the_loaded_model_scores_as_the_last_line_says(tiny_config, blobs, tmp_p
         np.testing.assert_allclose(accuracy(model, blobs, seed), expected, rtol=1e-6)
 
 
-def test_an_earlier_phase_is_loaded_with_its_own_model(tiny_config, blobs, tmp_path):
-    hparams = {"fedconcat": {"num_clusters": 2, "encoder_rounds": 2}}
+def test_an_earlier_phase_is_loaded_with_its_own_model_and_resumed(tiny_config, blobs, tmp_path):
     config = tiny_config(
-        method="fedconcat", model="mlp", hparams=hparams, keep_checkpoints=9, checkpoint_every=1
+        method="fedconcat",
+        model="mlp",
+        eval_every=3,
+        keep_checkpoints=9,
+        checkpoint_every=1,
+        hparams={"fedconcat": {"num_clusters": 2, "encoder_rounds": 2}},
     )
-    train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
+    whole = train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
     shutil.rmtree(tmp_path / "checkpoints" / "3")
-    (tmp_path / "checkpoints" / "3.json").unlink()
+    for name in ("checkpoints/3.json", "summary.json"):
+        (tmp_path / name).unlink()
     model = load_model(tmp_path)
     assert model.round == 2 and model.predict(blobs.x_test).shape == (90, 3)
+    resumed = train_and_evaluate(config, tmp_path, dataset=blobs, progress=False)
+    assert resumed["final_params_hash"] == whole["final_params_hash"]
 
 
 def test_objects_of_the_run_must_be_given_again(tiny_config, blobs, tmp_path):
