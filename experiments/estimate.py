@@ -178,9 +178,9 @@ def random_dataset(size: Size) -> Dataset:
         half = (0.5,) * size.shape[-1]
     else:
         x, half = rng.normal(size=(count, *size.shape)).astype(np.float32), ()
-    train, test = slice(size.train), slice(size.train, None)
-    parts = x[train], labels[train], x[test], labels[test]
-    return Dataset("random", *parts, size.classes, None, half, half)
+    train = x[: size.train], labels[: size.train]
+    test = x[size.train :], labels[: size.test]
+    return Dataset("random", *train, *test, size.classes, None, half, half)
 
 
 def _long_tail_share(partition: str, classes: int) -> float:
