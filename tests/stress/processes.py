@@ -1,5 +1,7 @@
 """Runs as processes of their own that get a signal, and what they leave behind."""
 
+import csv
+import io
 import json
 import os
 import pathlib
@@ -67,6 +69,8 @@ def contents(run):
             found[name] = without_times(json.loads(text))
         elif path.suffix == ".jsonl":
             found[name] = [without_times(json.loads(line)) for line in text.splitlines()]
+        elif path.suffix == ".csv":
+            found[name] = [without_times(row) for row in csv.DictReader(io.StringIO(text))]
         else:
             found[name] = re.sub(r"[\d.]+ h in all", "", text)
     for folder in run.rglob("checkpoints"):
