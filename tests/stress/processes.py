@@ -55,14 +55,14 @@ def finish(base, *command, code=0, **moment):
 def contents(run):
     """Everything below a directory but times: texts, parsed JSON, the newest checkpoint's arrays.
 
-    Pictures are left out, because nothing that runs left behind is drawn from them.
+    Pictures and ``sweep.md`` are left out: they show what ``sweep.csv`` and the runs hold.
     """
     found = {}
     for path in sorted(p for p in run.rglob("*") if p.is_file()):
         name = str(path.relative_to(run))
         if path.name == ".lock" or "/checkpoints/" in f"/{name}":
             continue
-        if path.suffix in (".png", ".pdf", ".svg"):
+        if path.suffix in (".png", ".pdf", ".svg") or path.name == "sweep.md":
             continue
         text = path.read_text()
         if path.suffix == ".json":
