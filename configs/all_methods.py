@@ -26,7 +26,8 @@ def get_config(arg: str = "mnist") -> ml_collections.ConfigDict:
         config.model, config.augment = "simple_cnn", "crop_flip"
         config.partition = "longtail(if=100)+grouped_dirichlet(alpha=0.5)"
         config.num_clients, config.participation = 20, 0.4
-        config.rounds, config.local_epochs, config.batch_size = 15, 2, 32
+        config.rounds, config.local_epochs, config.batch_size = 20, 5, 32
+        config.client_lr, config.momentum, config.weight_decay = 0.1, 0.0, 0.0  # FedLF's recipe
         config.eval_every = 5
     else:
         config.model, config.partition, config.num_clients = "mlp", "dirichlet(beta=0.1)", 10
