@@ -21,7 +21,10 @@ from experiments import app, compiled
 from experiments.accelerators import ACCELERATORS
 
 # Reports that agree in these are of the same program.
-_KEYS = ("table", "only", "target", "devices", "model", "method", "conv_impl", "clients_per_chunk")
+_KEYS = (
+    "table", "only", "target", "devices", "model", "method", "conv_impl", "clients_per_chunk",
+    "chosen", "note",
+)  # fmt: skip
 
 
 def main(argv: Sequence[str]) -> None:
@@ -39,7 +42,7 @@ def main(argv: Sequence[str]) -> None:
         )
     else:
         found.append(compiled.report(config, _TARGET.value, fit=_FIT.value))
-    for row in map(compiled.words, found):
+    for row in (compiled.words(report) | {"note": _NOTE.value} for report in found):
         for name, value in row.items():
             print(f"{name:20s} {value}")
         if _SAVE.value:
@@ -66,4 +69,5 @@ if __name__ == "__main__":
     _ONLY = flags.DEFINE_string("only", "", "Cells of the table, as in reproduce.")
     _FIT = flags.DEFINE_bool("fit", False, "Find the largest clients_per_chunk that fits.")
     _SAVE = flags.DEFINE_string("save", None, "CSV file to add the report to.")
+    _NOTE = flags.DEFINE_string("note", "", "Words about the program, for the file.")
     app.run(main)

@@ -26,7 +26,8 @@ class Report:
         model: of the configuration.
         method: of the configuration.
         conv_impl: of the configuration.
-        clients_per_chunk: as chosen for the device, at most the clients that it trains.
+        clients_per_chunk: at most the clients that a device trains.
+        chosen: whether that number was chosen for the device, not given.
         arguments_gb: state and data.
         temporaries_gb: what the rounds need beside them.
         peak_gb: both together, with results that cannot share their memory.
@@ -48,6 +49,7 @@ class Report:
     method: str
     conv_impl: str
     clients_per_chunk: int
+    chosen: bool
     arguments_gb: float
     temporaries_gb: float
     peak_gb: float
@@ -131,6 +133,7 @@ def report(config: ml_collections.ConfigDict, target: str, *, fit: bool = False)
         method=config.method,
         conv_impl=config.conv_impl,
         clients_per_chunk=min(phase.spec.clients_per_chunk, _most(problem)),
+        chosen=config.clients_per_chunk == 0,
         arguments_gb=memory.argument_size_in_bytes / 1e9,
         temporaries_gb=memory.temp_size_in_bytes / 1e9,
         peak_gb=_peak(memory) / 1e9,

@@ -1,9 +1,10 @@
-"""Writes the parts of the papers' pages and of the README that are generated from data.
+"""Writes the parts of pages that are generated from data.
 
     python -m experiments.pages
 
-``configs/<paper>.md`` and ``README.md`` hold blocks between ``<!-- generated: NAME -->`` and
-``<!-- end -->``. This command rewrites the blocks; the text around them is written by hand.
+``configs/<paper>.md``, ``README.md`` and the pages about devices hold blocks between
+``<!-- generated: NAME -->`` and ``<!-- end -->``. This command rewrites the blocks; the text around
+them is written by hand.
 """
 
 import pathlib
@@ -11,7 +12,16 @@ import re
 from collections.abc import Callable, Sequence
 
 from configs.claims import CLAIMS
-from experiments import app, cells, claims_table, papers, printed, recipes, values
+from experiments import (
+    accelerator_pages,
+    app,
+    cells,
+    claims_table,
+    papers,
+    printed,
+    recipes,
+    values,
+)
 from experiments.papers import Paper
 from fedjax_skew.report import names
 from fedjax_skew.report.render import escape_markdown
@@ -37,7 +47,12 @@ def write_all() -> list[pathlib.Path]:
 
 def paths() -> list[pathlib.Path]:
     """All pages with generated blocks."""
-    return [ROOT / "README.md", *(ROOT / "configs" / f"{key}.md" for key in papers.paper_keys())]
+    return [
+        ROOT / "README.md",
+        *(ROOT / "configs" / f"{key}.md" for key in papers.paper_keys()),
+        ROOT / "docs" / "guides" / "devices.md",
+        ROOT / "experiments" / "results" / "accelerators.md",
+    ]
 
 
 def render(path: pathlib.Path) -> str:
@@ -45,7 +60,9 @@ def render(path: pathlib.Path) -> str:
 
     def fill(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()
-        if path.name == "README.md":
+        if name in accelerator_pages.BLOCKS:
+            text = accelerator_pages.BLOCKS[name]()
+        elif path.name == "README.md":
             text = claims_overview()
         else:
             text = BLOCKS[name](papers.paper(path.stem))

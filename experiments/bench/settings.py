@@ -9,6 +9,7 @@ from experiments.bench.jax_peers import Ours
 from experiments.bench.turns import take_turns, timed
 from experiments.bench.workloads import WORKLOADS, make_config, make_dataset, make_problem
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.models.conv import CONV_IMPLS
 from fedjax_skew.simulation.problem import build
 
 
@@ -56,7 +57,7 @@ def tune(name: str, turns: int) -> dict[str, float]:
     """
     made: dict[str, Ours] = {}
     speeds: dict[str, float] = {}
-    for conv in ["auto"] if name in ("mlp", "logistic") else ["patches", "xla"]:
+    for conv in ["auto"] if name in ("mlp", "logistic") else CONV_IMPLS:
         for chunk in (1, 2, 4, 8, 16, 32):
             key = f"--config.clients_per_chunk={chunk} --config.conv_impl={conv}"
             changes = {"conv_impl": conv, "clients_per_chunk": chunk}

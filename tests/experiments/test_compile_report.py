@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from experiments import accelerators, compile_report, compiled, estimate, hlo
+from fedjax_skew import models
 from fedjax_skew.errors import MissingExtra
 
 
@@ -57,6 +58,9 @@ def test_a_row_replaces_that_of_the_same_program(tmp_path):
 @pytest.mark.skipif(
     importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs jax-cuda12-plugin"
 )
-def test_rounds_compile_for_an_a100(tiny_config):
-    found = compiled.report(tiny_config(partition="iid"), "a100")
-    assert found.fits and found.step_launches
+@pytest.mark.parametrize("model", models.names())
+def test_every_network_compiles_for_an_a100(tiny_config, model):
+    name = "mnist" if model == "fedlc_mnist_cnn" else "cifar10"
+    config = tiny_config(dataset__name=name, model=model, partition="iid")
+    found = compiled.report(config, "a100")
+    assert found.fits and found.step_launches and found.samples_per_second > 0

@@ -1,0 +1,115 @@
+"""Tables of the reports of compiled programs, for the pages that show them."""
+
+import csv
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+REPORTS = RESULTS / "accelerators.csv"
+TABLES = RESULTS / "accelerators_tables.csv"
+
+_REPORT_COLUMNS = {
+    "target": "device",
+    "model": "model",
+    "method": "method",
+    "conv_impl": "`conv_impl`",
+    "clients_per_chunk": "clients per chunk",
+    "peak_gb": "memory GB",
+    "largest_chunk": "largest chunk",
+    "step_launches": "operations a step",
+    "round_gflop": "GFLOP a round",
+    "round_gb": "GB a round",
+    "round_ms": "round ms",
+    "samples_per_second": "samples/s",
+    "evaluation_ms": "evaluation ms",
+    "compile_cpu_s": "compile s",
+}
+_TABLE_COLUMNS = {
+    "table": "table",
+    "only": "cells",
+    "target": "device",
+    "model": "model",
+    "peak_gb": "memory GB, FedAvg",
+    "largest_gb": "memory GB, most",
+    "round_ms": "round ms",
+    "run_hours": "h a run",
+    "cells": "runs",
+    "table_hours": "h in all",
+}
+
+
+def reports() -> str:
+    """All programs with the settings that are chosen for the device."""
+    return _markdown([_shown(row) for row in _chosen()], _REPORT_COLUMNS)
+
+
+def exchanges() -> str:
+    """What moves between devices."""
+    rows = [_shown(row) for row in _read(REPORTS) if row["devices"] != "1"]
+    columns = ("target", "model", "method", "note", "arguments_gb", "temporaries_gb", "peak_gb")
+    names = {name: name.replace("_gb", " GB") for name in (*columns, "collectives")}
+    return _markdown(rows, {**names, "round_ms": "round ms"})
+
+
+def changes() -> str:
+    """Programs before and after the choices of convolutions and chunks for accelerators."""
+    lines = [
+        "| device | model | memory GB | operations a step | GFLOP a round | samples/s |",
+        "|---|---|---|---|---|---|",
+    ]
+    columns = ("peak_gb", "step_launches", "round_gflop", "samples_per_second")
+    for before in _read(REPORTS):
+        if before["conv_impl"] != "xla":
+            continue
+        same = ("target", "devices", "model", "method")
+        (after,) = [row for row in _chosen() if all(row[key] == before[key] for key in same)]
+        pairs = [f"{_number(before[c])} → {_number(after[c])}" for c in columns]
+        words = [before["target"], before["model"], *pairs]
+        lines.append(f"| {' | '.join(words)} |")
+    return "\n".join(lines)
+
+
+def tables() -> str:
+    """Memory and time of whole tables of the papers."""
+    return _markdown([_shown(row) for row in _read(TABLES)], _TABLE_COLUMNS)
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "accelerator_reports": reports,
+    "accelerator_exchanges": exchanges,
+    "accelerator_changes": changes,
+    "accelerator_tables": tables,
+}
+
+
+def _read(path: pathlib.Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _chosen() -> list[dict[str, str]]:
+    """Rows of the settings that ``auto`` chooses: no given convolution, no given chunk, no note."""
+    rows = [row for row in _read(REPORTS) if row["conv_impl"] == "auto" and not row["note"]]
+    return [row for row in rows if row["chosen"] == "True"]
+
+
+def _shown(row: Mapping[str, str]) -> dict[str, str]:
+    """A row in the words of a table."""
+    devices = int(row["devices"])
+    shown = dict(row, target=f"{devices} x {row['target']}" if devices > 1 else row["target"])
+    if shown.get("largest_chunk") == "0":  # It was not searched for.
+        shown["largest_chunk"] = "-"
+    return {name: _number(value) for name, value in shown.items()}
+
+
+def _number(text: str) -> str:
+    """``"2.41e+04"`` becomes ``"24,100"``; words stay as they are."""
+    if "e+" not in text:
+        return text
+    return f"{float(text):,.0f}"
+
+
+def _markdown(rows: Sequence[Mapping[str, str]], columns: Mapping[str, str]) -> str:
+    lines = [f"| {' | '.join(columns.values())} |", "|" + "---|" * len(columns)]
+    lines += [f"| {' | '.join(row[name] or '-' for name in columns)} |" for row in rows]
+    return "\n".join(lines)
