@@ -31,12 +31,15 @@ from fedjax_skew.runs import rundir
 from fedjax_skew.runs.store import Record
 from fedjax_skew.runs.train import Interrupted
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
-_OUTPUT = flags.DEFINE_string("output", "", "Directory of the tables; default: the workdir.")
-_PROBLEMS = flags.DEFINE_list("problems", list(PROBLEMS), "Problems to train on.")
-_METHODS = flags.DEFINE_list("methods", ["all"], "Methods separated by commas, or all.")
-_DATA_DIR = flags.DEFINE_string("data_dir", "", "Directory of the prepared datasets.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "List the runs and their costs, and exit.")
+
+def define_flags() -> None:
+    """Defines the flags; not at import, because other binaries use the same names."""
+    flags.DEFINE_string("workdir", None, "Root of the results store.")
+    flags.DEFINE_string("output", "", "Directory of the tables; default: the workdir.")
+    flags.DEFINE_list("problems", list(PROBLEMS), "Problems to train on.")
+    flags.DEFINE_list("methods", ["all"], "Methods separated by commas, or all.")
+    flags.DEFINE_string("data_dir", "", "Directory of the prepared datasets.")
+    flags.DEFINE_bool("dry_run", False, "List the runs and their costs, and exit.")
 
 
 class Line(NamedTuple):
@@ -71,21 +74,25 @@ class Line(NamedTuple):
 
 def main(argv: Sequence[str]) -> None:
     """Plans, runs and renders."""
-    if not _WORKDIR.value:
+    flag = flags.FLAGS
+    if not flag.workdir:
         raise ValueError("workdir is not set; set the results store with --workdir=DIR.")
-    workdir = pathlib.Path(_WORKDIR.value)
-    planned = {problem: plan(problem, workdir) for problem in _PROBLEMS.value}
+    workdir = pathlib.Path(flag.workdir)
+    planned = {
+        problem: plan(problem, workdir, flag.methods, flag.data_dir) for problem in flag.problems
+    }
     wanted = [cell for own in planned.values() for cell in own]
-    if _DRY_RUN.value:
+    if flag.dry_run:
         print(dry_run.describe("All methods", wanted))
         return
     done = launch.run(wanted)
     files = []
     for problem, own in planned.items():
         lines = [line(cell.record(), cell.config) for cell in own]
-        folder = pathlib.Path(_OUTPUT.value or workdir)
+        folder = pathlib.Path(flag.output or workdir)
         folder.mkdir(parents=True, exist_ok=True)
-        texts = {".md": to_markdown(problem, lines, own), ".csv": to_csv(lines)}
+        made = to_markdown(lines, own, command(problem, flag.methods))
+        texts = {".md": made, ".csv": to_csv(lines)}
         for suffix, text in texts.items():
             files.append(folder / f"methods_{problem}{suffix}")
             rundir.write_text(files[-1], text)
@@ -97,9 +104,11 @@ def main(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
-def plan(problem: str, workdir: pathlib.Path) -> list[Cell]:
+def plan(
+    problem: str, workdir: pathlib.Path, chosen: Sequence[str] = ("all",), data_dir: str = ""
+) -> list[Cell]:
     """The runs of a problem, FedAvg's first because costs are relative to it."""
-    chosen = list(methods.REGISTRY) if _METHODS.value == ["all"] else _METHODS.value
+    chosen = list(methods.REGISTRY) if list(chosen) == ["all"] else chosen
     for name in chosen:
         for part in name.split("+"):
             if part not in methods.REGISTRY:
@@ -107,7 +116,7 @@ def plan(problem: str, workdir: pathlib.Path) -> list[Cell]:
     if problem not in PROBLEMS:
         raise errors.unknown("problems", problem, PROBLEMS)
     config = get_config(problem)
-    config.dataset.data_dir = _DATA_DIR.value
+    config.dataset.data_dir = data_dir
     points = [{"method": name} for name in dict.fromkeys(["fedavg", *chosen])]
     return [cell for _, own in cells.plan_points(config, points, workdir) for cell in own]
 
@@ -147,7 +156,7 @@ def seconds_per_round(record: Record) -> float:
     )
 
 
-def to_markdown(problem: str, lines: Sequence[Line], own: Sequence[Cell]) -> str:
+def to_markdown(lines: Sequence[Line], own: Sequence[Cell], command: str) -> str:
     """One row per method, by accuracy."""
     config = own[0].config
     base = lines[0].work
@@ -175,7 +184,7 @@ def to_markdown(problem: str, lines: Sequence[Line], own: Sequence[Cell]) -> str
     clients = round(config.num_clients * config.participation)
     text = [
         f"# All methods: {names.dataset(config.dataset.name)}, `{config.partition}`",
-        f"    {command(problem)}",
+        f"    {command}",
         f"`{config.model}`, {clients} of {config.num_clients} clients in each of {config.rounds} "
         f"rounds, {config.local_epochs} local epochs, batches of {config.batch_size}, SGD "
         f"{config.client_lr:g} with momentum {config.momentum:g}, default hyper-parameters, seed "
@@ -200,11 +209,11 @@ def to_csv(lines: Sequence[Line]) -> str:
     return buffer.getvalue()
 
 
-def command(problem: str) -> str:
+def command(problem: str, chosen: Sequence[str]) -> str:
     """The command that makes a table."""
     words = ["python", "-m", "experiments.all_methods", f"--problems={problem}"]
-    if _METHODS.value != ["all"]:
-        words.append(f"--methods={','.join(_METHODS.value)}")
+    if list(chosen) != ["all"]:
+        words.append(f"--methods={','.join(chosen)}")
     return shlex.join([*words, "--data_dir=DIR", "--workdir=DIR"])
 
 
@@ -213,4 +222,5 @@ def _number(value: float | None) -> str:
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

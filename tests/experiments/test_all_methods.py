@@ -5,19 +5,12 @@ import subprocess
 import sys
 
 import pytest
-from absl import flags
 
 from configs.all_methods import PROBLEMS, get_config
 from experiments import all_methods
 from fedjax_skew import methods
 from fedjax_skew.config import check
 from fedjax_skew.runs.store import Record
-
-
-@pytest.fixture
-def parsed():
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS(["test"])
 
 
 def record(seconds, **summary):
@@ -33,7 +26,7 @@ def finished(accuracy, seconds, **more):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_method_is_planned_and_valid_on_every_problem(problem, tmp_path, parsed):
+def test_every_method_is_planned_and_valid_on_every_problem(problem, tmp_path):
     planned = all_methods.plan(problem, tmp_path)
     assert planned[0].config.method == "fedavg"
     assert {c.config.method for c in planned} == set(methods.REGISTRY)
@@ -42,7 +35,7 @@ def test_every_method_is_planned_and_valid_on_every_problem(problem, tmp_path, p
         check(cell.config)
 
 
-def test_a_row_has_accuracy_cost_and_memory(tmp_path, parsed):
+def test_a_row_has_accuracy_cost_and_memory(tmp_path):
     own = {"last": {"per_seed": [0.9]}}
     plan = {cell.config.method: cell for cell in all_methods.plan("mnist", tmp_path)}
     personal = {"personal_local_accuracy": own, "personal_local_worst_decile": own}
@@ -52,7 +45,7 @@ def test_a_row_has_accuracy_cost_and_memory(tmp_path, parsed):
         "fedlc": Record(pathlib.Path(), {}, {}, "not finite", False),
     }
     rows = [all_methods.line(record, plan[name].config) for name, record in records.items()]
-    text = all_methods.to_markdown("mnist", rows, [plan["fedavg"]])
+    text = all_methods.to_markdown(rows, [plan["fedavg"]], "python -m this")
     assert "| FedAvg (`fedavg`) | 80.00 | 80.00 |  | 1.00x | 2.00 | 4.0 |  |" in text
     (sam,) = [text for text in text.splitlines() if text.startswith("| FedSAM")]
     assert sam.startswith("| FedSAM (`fedsam`) | 70.00 | 70.00 | 90.00 (90.00) | ")
