@@ -205,17 +205,20 @@ def train_client(
     item: ClientSlot,
     round_: jax.Array,
     bounds: LoopBounds,
+    *,
+    alone: bool = False,
 ) -> ClientOutput:
     """Trains one client and gathers what it uploads.
 
     Args:
-        work: how clients train.
+        spec: how clients train.
         data: the federated dataset.
         broadcast: what the server sent to this client's seed.
         client_state: what this client carries from round to round.
         item: which client, of which seed.
         round_: int32, from 0.
-        trips: loop bounds shared by the chunk.
+        bounds: loop bounds shared by the chunk.
+        alone: whether the chunk has no other client, so that every step is this client's.
     """
     method, info = spec.method, spec.info
     client = make_client(spec, data, broadcast, client_state.method, item, round_, bounds.batches)
@@ -266,8 +269,10 @@ def train_client(
         result = local_step(
             spec, client, params, stats, opt_state, scratch, batches, t, per_epoch, key
         )
-        active = t < item.num_steps
         new = (result.params, result.aux.stats, result.opt_state, result.scratch)
+        if alone:
+            return *new, loss + result.aux.loss
+        active = t < item.num_steps
         new = trees.select(active, new, (params, stats, opt_state, scratch))
         return *new, loss + jnp.where(active, result.aux.loss, 0.0)
 

@@ -114,7 +114,8 @@ def round_report(
     )
     width = max(_NAMED_CLIENTS - names.shape[-1], 0)
     names = jnp.pad(names, ((0, 0), (0, width)), constant_values=-1)[:, :_NAMED_CLIENTS]
-    finite = jax.tree.map(lambda p: jnp.all(jnp.isfinite(p.reshape(p.shape[0], -1)), -1), params)
+    # One array, because XLA compiles every operation on every layer by itself.
+    flat = jnp.concatenate([p.reshape(p.shape[0], -1) for p in jax.tree.leaves(params)], 1)
     return RoundReport(
         loss=jnp.sum(clients.loss * share, -1),
         # Scaled after the mean, so that the mean over all is exact when all answer.
@@ -124,7 +125,7 @@ def round_report(
         cosine=along / jnp.maximum(jnp.sum(~bad & (steps > 0), -1), 1),
         nonfinite=jnp.sum(bad, -1),
         bad_clients=names,
-        params_finite=jnp.all(jnp.stack(jax.tree.leaves(finite)), 0),
+        params_finite=jnp.all(jnp.isfinite(flat), -1),
         useful_steps=jnp.sum(steps),
         executed_steps=executed,
         samples=samples,

@@ -305,7 +305,8 @@ def _train_device(
         if items.seed.shape[0] == 1:  # An axis of one client only makes products slower.
             item, own = jax.tree.map(lambda a: a[0], (items, client_state))
             sent = one if axis is None else trees.index(one, item.seed)
-            return jax.tree.map(lambda a: a[None], fn(sent, own, item, round_, bounds))
+            out = fn(sent, own, item, round_, bounds, alone=True)
+            return jax.tree.map(lambda a: a[None], out)
         sent = one if axis is None else trees.index(one, items.seed)
         return jax.vmap(fn, in_axes=(axis, 0, 0, None, None))(
             sent, client_state, items, round_, bounds
