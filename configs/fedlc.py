@@ -103,7 +103,7 @@ def _short(config: ml_collections.ConfigDict) -> None:
     if config.model != "logistic":
         _momentum(config)
         config.rounds = max(config.rounds // 8, 1)
-        config.eval_every = min(config.eval_every, max(config.rounds // 5, 1))
+        config.eval_every = max(config.rounds // 25, 1)
 
 
 def _uniform(config: ml_collections.ConfigDict) -> None:

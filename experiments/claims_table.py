@@ -41,9 +41,13 @@ def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Clai
     """
     by_scale: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {}
     cost: dict[tuple[str, str], list[float]] = {}
+    # Numbers are only compared with others of the same kind.
+    without = {(value.name, value.scale) for value in values if value.late is None}
     for value in values:
         place = (value.name, value.row, value.column)
-        by_scale.setdefault(value.scale, {}).setdefault(place, {})[value.seed] = value.value
+        number = value.value if (value.name, value.scale) in without else value.late
+        assert number is not None
+        by_scale.setdefault(value.scale, {}).setdefault(place, {})[value.seed] = number
         paper = value.name.partition("/")[0]
         cost.setdefault((paper, value.scale), []).append(value.seconds)
     lines = []
@@ -72,8 +76,11 @@ def markdown(lines: Sequence[Line]) -> str:
         "",
         "Every claim says that some contrasts between numbers are positive. Shown is the contrast "
         "with the smallest value, on which the claim hangs; `claims.csv` has all of them. "
-        "Measured values are means over seeds ± spread. The verdict is computed by the rule "
-        "stated in `experiments/verdicts.py`.",
+        "Measured values are means over seeds ± spread. Accuracies of tables are means over the "
+        "last quarter of the rounds where all evaluations of the table's runs are known, and "
+        "otherwise what the paper reports: a single round varies by several points when few "
+        "clients take part. The verdict is computed by the rule stated in "
+        "`experiments/verdicts.py`.",
     ]
     return "\n".join([*text, "", sections(lines)])
 

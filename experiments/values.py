@@ -50,6 +50,7 @@ class Value:
         last: after the last round; None where it is not an accuracy over rounds.
         best: over all rounds.
         mean_last_50: over the last 50 rounds.
+        late: mean over the last quarter of the rounds, by which claims are judged.
         model: the network.
         rounds: of the run.
         local: local work of one round, ``"5 epochs"`` or ``"10 steps"``.
@@ -68,6 +69,7 @@ class Value:
     last: float | None = None
     best: float | None = None
     mean_last_50: float | None = None
+    late: float | None = None
     model: str = ""
     rounds: int = 0
     local: str = ""
@@ -83,7 +85,7 @@ class Value:
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Value))
-_FLOATS = ("value", *_WHICH, "seconds")
+_FLOATS = ("value", *_WHICH, "late", "seconds")
 
 
 def read(path: pathlib.Path) -> list[Value]:
@@ -232,6 +234,7 @@ def _values(
             if answer["which"] not in numbers:
                 continue
             numbers["value"] = numbers[answer["which"]]
+            numbers["late"] = _late(record, answer["summary"], i)
         found.append(
             Value(
                 **{name: answer[name] for name in ("name", "row", "column", "scale", "command")},
@@ -241,6 +244,14 @@ def _values(
             )
         )
     return found
+
+
+def _late(record: store.Record, column: str, i: int) -> float | None:
+    """The mean of a column over the last quarter of the rounds, or None if it has no curve."""
+    rounds, values = record.curve(column)
+    if i >= len(values):
+        return None
+    return 100 * float(curves.mean_last(rounds, values[i], -(-int(rounds[-1]) // 4)))
 
 
 def _rounds_to_target(
