@@ -14,7 +14,7 @@ def test_values_survive_a_file(tmp_path):
     path = tmp_path / "runs.csv"
     found = [
         Value("fedlc/table1", "fedavg", "cifar10 dirichlet(beta=0.1)", "cpu", 1, 48.125),
-        Value("fedlc/table1", "fedavg", "b", "cpu", 0, 50.0, 50.0, 51.5, 49.0, "mlp", 9, "1 step"),
+        Value("fedlc/table1", "fedavg", "b", "cpu", 0, 50.0, 50.0, 51.5, 49.0, 49.5, "mlp", 9),
     ]
     values.write(path, found)
     assert values.read(path) == sorted(found, key=lambda value: value.key)
@@ -47,6 +47,19 @@ def test_finished_cells_become_values_under_any_name(tmp_path):
     assert found[0].column == "synthetic synthetic(1,1)"
     assert (found[0].model, found[0].rounds, found[0].local) == ("logistic", 7, "5 epochs")
     assert found[0].command == "python -m something"
+
+
+def test_the_last_quarter_of_a_curve_is_kept(tmp_path):
+    only = "method=fedavg,fedlc,partition=synthetic(1,1)"
+    first, other = cells.plan("fedlc/table4", tmp_path, only=only, seeds=2, rounds=8)
+    for cell in (first, other):
+        values.note_answers(cell, "")
+    curve = [(r, [0.1 * r, 0.05 * r]) for r in (2, 4, 6, 7, 8)]
+    finish(first, [0.8, 0.4], curve=curve)
+    found = values.harvest(tmp_path)
+    np.testing.assert_allclose([v.late for v in found], [75.0, 37.5])  # rounds 7 and 8
+    finish(other, [0.7, 0.3], curve=[])
+    assert [v.late for v in values.harvest(tmp_path) if v.row == "fedlc"] == [None, None]
 
 
 def test_rounds_to_a_target_are_capped_by_fedavgs(tmp_path):

@@ -1,5 +1,6 @@
 """Verdicts on claims, from numbers by hand."""
 
+import dataclasses
 import math
 
 import pytest
@@ -138,3 +139,19 @@ def test_the_table_shows_the_largest_scale_that_decides():
     assert "| -- |" in claims_table.markdown([empty])
     lines = claims_table.csv([line]).splitlines()
     assert len(lines) == 3 and lines[1].startswith("fedvls-both-terms-help-most,fedvls,")
+
+
+def test_late_rounds_decide_where_all_numbers_of_a_table_have_them():
+    chosen = claims.choose(CLAIMS, ["fedvls-both-terms-help-most"])
+    rows = ("l_dis=1 l_logit=1", "l_dis=1 l_logit=0", "l_dis=0 l_logit=1")
+    last = [
+        value(row, "cifar10", "cpu", seed, number + 0.1 * seed, 1.0)
+        for row, number in zip(rows, (5.0, 7.0, 6.0), strict=True)
+        for seed in (0, 1)
+    ]
+    late = [dataclasses.replace(v, late=9.0 + v.seed if v.row == rows[0] else 4.0) for v in last]
+    words = {}
+    for name, found in {"last": last, "late": late, "mixed": [last[0], *late[1:]]}.items():
+        (line,) = claims_table.build(chosen, found, CLAIMS)
+        words[name] = line.verdict.word
+    assert words == {"last": FAILS, "late": HOLDS, "mixed": FAILS}
