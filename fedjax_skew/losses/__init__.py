@@ -2,32 +2,34 @@
 
 Conventions:
 
-- ``logits [..., C]`` or ``features [..., D]`` come first and integer ``labels [...]`` second;
-  ``class_counts [C]`` are one client's samples of each class, integers or floats.
+- ``logits [..., C]`` or ``features [..., D]`` come first and integer ``labels [...]`` second.
+  ``class_counts [C]`` holds the number of one client's samples per class, as integers or floats.
 - Hyper-parameters are keyword-only scalars: Python numbers, or arrays that may be traced, mapped
-  with ``vmap`` or learnt. Only Python numbers can be checked.
-- A loss of single examples returns ``[...]`` and leaves the mean to the caller. A loss that is a
+  with ``vmap`` or learnt. Only the values of Python numbers are validated.
+- A per-example loss returns ``[...]`` and leaves the reduction to the caller. A loss that is a
   statistic of the batch returns a scalar.
-- ``where`` masks rows. A row left out gives 0, or does not enter the statistic.
-- ``form`` selects a reading where several exist: ``"paper"`` for the printed equation, ``"code"``
-  for the authors' code. The default is a form that trains.
-- A vacant class, one with count 0, drops out of a softmax by a mask on its logit. A row whose own
-  label is vacant keeps it, as if the class had one sample, so that its loss is still a
-  cross-entropy. A label outside ``0..C-1`` marks padding and gives 0.
-- Teachers, class centres and other models' features receive no gradient unless a docstring says so.
+- ``where`` masks rows. A masked row has a loss of 0, or does not enter the statistic.
+- ``form`` selects a variant where several exist: ``"paper"`` is the printed equation, ``"code"``
+  is the authors' code. The default is a form that trains.
+- A vacant class, which is a class with a count of 0, is excluded from the softmax by masking its
+  logit. A row whose own label is vacant keeps that class, as if it had one sample, so that the loss
+  remains a cross-entropy. A label outside ``0..C-1`` marks padding and has a loss of 0.
+- Teachers, class centres and other models' features receive no gradient unless the docstring says
+  otherwise.
 
-What holds for every kernel, for every form and every option:
+Every kernel makes the following guarantees, for every form and every option:
 
-- It works under ``jit``, ``vmap``, ``grad`` and ``checkpoint``, alone and nested, and so do its
-  array-valued hyper-parameters. Forms, flags and sizes are static.
-- Values and gradients are finite for every count vector, a client without data included, for
-  logits of +-1e4, for zero features, for batches of one class or one row, and for rows left out by
-  ``where``, whatever those hold. Rows left out receive a gradient of exactly 0. The one exception
-  is the distance of two clients that share no class, which is infinite by definition.
+- It works under ``jit``, ``vmap``, ``grad`` and ``checkpoint``, alone and nested, with respect to
+  array-valued hyper-parameters as well. Forms, flags and sizes are static.
+- Values and gradients are finite for every vector of counts, including that of a client without
+  data, for logits of +-1e4, for zero features, for batches of one class or one row, and for
+  arbitrary content of the rows that ``where`` masks. Masked rows receive a gradient of exactly 0.
+  The one exception is the distance between two clients that share no class, which is infinite by
+  definition.
 - It computes in float32 or wider, and the result has that dtype: half-precision input gives
-  float32, float64 input gives float64.
-- Wrong shapes, dtypes and Python numbers raise a ``ValueError`` that names the argument, when the
-  call is traced.
+  float32, and float64 input gives float64.
+- Wrong shapes, wrong dtypes and invalid Python numbers raise a ``ValueError`` that names the
+  argument when the call is traced.
 
 =================================  =============================  ==================
 kernel                             paper                          equation

@@ -1,7 +1,7 @@
 """Checks and log-domain masking shared by the loss kernels.
 
-Every mask acts on logits before the softmax and never on probabilities after it, so that a class
-left out has probability exactly zero and passes back a gradient of exactly zero.
+Every mask is applied to logits before the softmax and never to probabilities after it, so that a
+masked class has a probability of exactly zero and receives a gradient of exactly zero.
 """
 
 import operator
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-# Sums over features must not drop to bfloat16 or TF32 where the hardware would do so by default.
+# Prevents sums over features from using bfloat16 or TF32 on hardware where that is the default.
 PRECISE = jax.lax.Precision.HIGHEST
 
 # The equation as the paper prints it, or as the authors' code computes it.
@@ -21,8 +21,8 @@ Form = Literal["paper", "code"]
 def promote_floats(**arrays: ArrayLike) -> list[jax.Array]:
     """Promotes named arrays to one floating dtype of at least 32 bits.
 
-    Half-precision input is widened because log-sum-exp and means lose most of their digits in it;
-    float64 stays float64.
+    Half-precision input is widened because log-sum-exp and means lose most of their precision in
+    it. Float64 input stays float64.
     """
     values = {name: jnp.asarray(value) for name, value in arrays.items()}
     for name, value in values.items():
@@ -45,13 +45,13 @@ def check_vectors(name: str, value: jax.Array) -> None:
 
 
 def check_shape(name: str, value: jax.Array, shape: tuple[int, ...], why: str) -> None:
-    """Raises if ``value`` does not have ``shape``; ``why`` says where the shape comes from."""
+    """Raises if ``value`` does not have ``shape``; ``why`` explains where the shape comes from."""
     if value.shape != shape:
         raise ValueError(f"{name} must have shape {shape} ({why}), got {value.shape}.")
 
 
 def check_count(name: str, number: int, low: int, high: int | None = None) -> None:
-    """Raises if a static number is not an integer in ``low..high``."""
+    """Raises if ``number``, a static value, is not an integer in ``low..high``."""
     try:
         inside = low <= operator.index(number) and (high is None or number <= high)
     except TypeError:
@@ -62,7 +62,7 @@ def check_count(name: str, number: int, low: int, high: int | None = None) -> No
 
 
 def check_form(form: str, allowed: Any = Form) -> None:
-    """Raises if ``form`` is not one of the words of the ``Literal`` type ``allowed``."""
+    """Raises if ``form`` is not one of the values of the ``Literal`` type ``allowed``."""
     words = get_args(allowed)
     if form not in words:
         raise ValueError(f"form={form!r} is unknown; allowed: {', '.join(map(repr, words))}.")
@@ -76,10 +76,10 @@ def scalar(
     low: float | None = None,
     above: float | None = None,
 ) -> jax.Array:
-    """Checks a hyper-parameter and gives it a dtype that does not change the result's.
+    """Checks a hyper-parameter and converts it so that it does not change the result's dtype.
 
-    A Python number must be at least ``low`` or larger than ``above``. The value of an array, which
-    may be traced, cannot be checked.
+    A Python number must be at least ``low`` or larger than ``above``. The value of an array is not
+    checked, because the array may be traced.
     """
     if not isinstance(value, (int, float)):
         value = jnp.asarray(value)
@@ -89,7 +89,7 @@ def scalar(
         raise ValueError(f"{name} must be at least {low}, got {value}.")
     if above is not None and not value > above:
         raise ValueError(f"{name} must be above {above}, got {value}.")
-    # A plain Python number is weakly typed, where a numpy float64 would widen the result.
+    # A Python float is weakly typed, whereas a numpy float64 would widen the result.
     return float(value)  # type: ignore[return-value]
 
 
@@ -104,7 +104,7 @@ def check_labels(logits: jax.Array, labels: ArrayLike, name: str = "logits") -> 
 
 
 def check_counts(class_counts: ArrayLike, logits: jax.Array) -> jax.Array:
-    """Checks ``class_counts [C]`` against ``logits [..., C]`` and gives it the logits' dtype."""
+    """Checks ``class_counts [C]`` against ``logits [..., C]`` and casts it to the logits' dtype."""
     class_counts = jnp.asarray(class_counts)
     if not jnp.issubdtype(class_counts.dtype, jnp.number):
         raise ValueError(f"class_counts must hold numbers, got {class_counts.dtype}.")
@@ -114,7 +114,7 @@ def check_counts(class_counts: ArrayLike, logits: jax.Array) -> jax.Array:
 
 
 def check_present(present: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
-    """Checks a mask of the classes that are present, or their counts; returns booleans."""
+    """Checks a mask of the classes present, or their counts, and returns it as booleans."""
     present = jnp.asarray(present)
     check_shape("present", present, shape, "one entry per class")
     return present > 0
@@ -130,30 +130,34 @@ def row_mask(where: ArrayLike | None, shape: tuple[int, ...]) -> jax.Array:
 
 
 def zero_rows(values: jax.Array, where: jax.Array) -> jax.Array:
-    """Sets the rows of ``values [..., D]`` or ``[...]`` that ``where [...]`` leaves out to 0."""
+    """Sets the rows of ``values [..., D]`` or ``[...]`` that ``where [...]`` masks to 0."""
     return jnp.where(where.reshape(where.shape + (1,) * (values.ndim - where.ndim)), values, 0)
 
 
 def one_hot(labels: jax.Array, num_classes: int) -> jax.Array:
-    """Boolean ``[..., C]``, true at the label; a label out of range matches no class."""
+    """Returns booleans ``[..., C]``, true at the label; a label out of range matches no class."""
     return labels[..., None] == jnp.arange(num_classes)
 
 
 def log_softmax(logits: jax.Array, keep: jax.Array | None = None) -> jax.Array:
-    """Log-softmax over the last axis among the entries in ``keep``; the others read 0.
+    """Computes the log-softmax over the last axis among the entries in ``keep``.
 
-    The filler 0 is finite, so that a product with a zero probability and its gradient stay finite.
+    The other entries are set to 0. This value is finite, so that its product with a probability of
+    zero and the gradient of that product stay finite.
     """
     if keep is None:
         return jax.nn.log_softmax(logits, axis=-1)
-    # Over an empty set the softmax is undefined: take the full one, then blank the result.
+    # The softmax over an empty set is undefined: use all entries, and zero the result below.
     safe = keep | ~keep.any(axis=-1, keepdims=True)
     log_q = jax.nn.log_softmax(jnp.where(safe, logits, -jnp.inf), axis=-1)
     return jnp.where(keep, log_q, 0)
 
 
 def logsumexp(values: jax.Array, keep: jax.Array, empty: float = 0.0) -> jax.Array:
-    """Log-sum-exp over the last axis among the entries in ``keep``; ``empty`` if there are none."""
+    """Computes the log-sum-exp over the last axis among the entries in ``keep``.
+
+    The result is ``empty`` where no entry is kept.
+    """
     some = keep.any(axis=-1)
     safe = keep | ~some[..., None]
     total = jax.nn.logsumexp(jnp.where(safe, values, -jnp.inf), axis=-1)
@@ -163,9 +167,9 @@ def logsumexp(values: jax.Array, keep: jax.Array, empty: float = 0.0) -> jax.Arr
 def negative_log_likelihood(
     logits: jax.Array, labels: jax.Array, keep: jax.Array | None = None
 ) -> jax.Array:
-    """Cross-entropy ``[...]`` among the classes in ``keep`` and the label's own class.
+    """Computes the cross-entropy ``[...]`` among the classes in ``keep`` and the label's own class.
 
-    A label out of range, which can only belong to padding, gives 0.
+    A label out of range can only belong to padding; its loss is 0.
     """
     true = one_hot(labels, logits.shape[-1])
     keep = None if keep is None else keep | true
@@ -178,9 +182,11 @@ def kl_divergence(
     target_keep: jax.Array | None = None,
     keep: jax.Array | None = None,
 ) -> jax.Array:
-    """KL(softmax(target) || softmax(logits)) over the last axis, each among its own entries.
+    """Computes KL(softmax(target) || softmax(logits)) over the last axis.
 
-    ``target_keep`` must be a subset of ``keep``; where it is empty the divergence is 0.
+    The softmax of ``target`` runs over the entries in ``target_keep`` and that of ``logits`` over
+    those in ``keep``. ``target_keep`` must be a subset of ``keep``; where it is empty, the
+    divergence is 0.
     """
     log_q = log_softmax(target, target_keep)
     q = jnp.exp(log_q)
@@ -190,31 +196,31 @@ def kl_divergence(
 
 
 def divide_by_total(counts: jax.Array, class_counts: jax.Array) -> jax.Array:
-    """``counts [C]`` divided by the sum of ``class_counts [C]``, or by 1 if that is 0."""
+    """Divides ``counts [C]`` by the sum of ``class_counts [C]``, or by 1 if that sum is 0."""
     total = class_counts.sum()
     return counts / jnp.where(total > 0, total, 1)
 
 
 def masked_mean(values: jax.Array, keep: jax.Array) -> jax.Array:
-    """Mean of ``values`` over the entries in ``keep``; 0 if there are none."""
+    """Computes the mean of ``values`` over the entries in ``keep``; 0 if there are none."""
     number = keep.sum(dtype=values.dtype)
     return jnp.where(keep, values, 0).sum() / jnp.maximum(number, 1)
 
 
 def safe_sqrt(values: jax.Array) -> jax.Array:
-    """Square root whose gradient at 0 is 0 and not infinite."""
+    """Computes the square root with a gradient at 0 that is 0 rather than infinite."""
     positive = values > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, values, 1)), 0)
 
 
 def unit(vectors: jax.Array) -> jax.Array:
-    """Scales the last axis to length 1; a vector shorter than 1e-8 becomes 0, without gradient."""
+    """Scales vectors to length 1; a vector shorter than 1e-8 becomes 0 and has no gradient."""
     square = jnp.square(vectors).sum(axis=-1, keepdims=True)
     long = square > 1e-16
     return jnp.where(long, vectors * jax.lax.rsqrt(jnp.where(long, square, 1)), 0)
 
 
 def count_scale(class_counts: jax.Array, alpha: jax.Array) -> jax.Array:
-    """Scale ``[C]`` that runs from ``alpha`` for a vacant class to 1 for the largest."""
+    """Returns a scale ``[C]`` from ``alpha`` for a vacant class to 1 for the largest class."""
     largest = class_counts.max()
     return alpha + (1 - alpha) * class_counts / jnp.where(largest > 0, largest, 1)

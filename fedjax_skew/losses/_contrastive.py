@@ -1,4 +1,4 @@
-"""Contrastive losses on features: MOON's between models, FedRCL's between samples."""
+"""Contrastive losses on features: between models (MOON) and between samples (FedRCL)."""
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +15,18 @@ def model_contrastive(
     temperature: ArrayLike = 0.5,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Draws features to the global model's, away from the previous local model's (MOON).
+    r"""Attracts features to the global model's and repels them from the previous ones (MOON).
 
     .. math::
         \ell = -\log \frac{e^{\cos(z, z_g) / T}}{e^{\cos(z, z_g) / T} + e^{\cos(z, z_p) / T}}
 
     Args:
-        features: z, of the model in training ``[..., D]``.
-        global_features: :math:`z_g`, of the round's global model ``[..., D]``; no gradient flows to
-            them.
-        previous_features: :math:`z_p`, of the client's previous local model ``[..., D]``; no
-            gradient flows to them. A client that has not taken part yet has none; the caller sets
-            its loss to 0.
+        features: :math:`z`, the features of the model in training ``[..., D]``.
+        global_features: :math:`z_g`, the features of the round's global model ``[..., D]``; no
+            gradient flows to them.
+        previous_features: :math:`z_p`, the features of the client's previous local model
+            ``[..., D]``; no gradient flows to them. A client that has not participated yet has no
+            previous model; the caller sets its loss to 0.
         temperature: T, above 0.
         where: rows to include ``[...]``; all by default.
 
@@ -75,8 +75,9 @@ def supervised_contrastive(
         L = -\frac{1}{B} \sum_i
         \log \frac{e^{p_i / T}}{e^{p_i / T} + \sum_{j \in N_i} e^{s_{ij} / T}},
 
-    where :math:`s_{ij}` is the cosine of two features, :math:`p_i` the smallest cosine within the
-    class of row i, the row itself included, and :math:`N_i` the most similar rows of other classes.
+    where :math:`s_{ij}` is the cosine between two features, :math:`p_i` is the smallest cosine
+    within the class of row i, including the row itself, and :math:`N_i` are the most similar rows
+    of other classes.
 
     Args:
         features: ``[B, D]``; gradients flow to both sides of a pair.
@@ -86,7 +87,8 @@ def supervised_contrastive(
         where: rows to include ``[B]``; all by default.
 
     Returns:
-        A scalar, the mean over the rows included; a row without one of another class gives 0.
+        A scalar, the mean over the rows included. The loss of a row is 0 if the batch has no row of
+        another class.
 
     Example:
         >>> import jax.numpy as jnp
@@ -122,23 +124,24 @@ def divergence_penalty(
     threshold: ArrayLike = 0.7,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Pushes features of one class apart where they collapse (FedRCL, as in the authors' code).
+    r"""Pushes collapsed features of one class apart (FedRCL, second term, as in the authors' code).
 
     .. math::
         L = \frac{1}{B} \sum_{i: q_i \ge \lambda} \log\big(1 + e^{(q_i - 1) / T}\big),
 
-    where :math:`q_i` is the smallest cosine of row i to another row of its class. This relaxes
-    :func:`supervised_contrastive`, to which it is added.
+    where :math:`q_i` is the smallest cosine between row i and another row of its class. The term is
+    added to :func:`supervised_contrastive`, which it relaxes.
 
     Args:
         features: ``[B, D]``; gradients flow to both sides of a pair.
         labels: integer classes ``[B]``.
         temperature: T, above 0.
-        threshold: :math:`\lambda`, the cosine from which on a class counts as collapsed.
+        threshold: :math:`\lambda`, the cosine at and above which a class counts as collapsed.
         where: rows to include ``[B]``; all by default.
 
     Returns:
-        A scalar, the mean over the rows included; a row alone in its class gives 0.
+        A scalar, the mean over the rows included. The loss of a row is 0 if it is the only one of
+        its class.
 
     Example:
         >>> import jax.numpy as jnp
@@ -166,7 +169,7 @@ def divergence_penalty(
 def _cosines(
     features: ArrayLike, labels: ArrayLike, where: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Cosines ``[B, B]`` of all pairs, the pairs of one class, and the rows included ``[B]``."""
+    """Returns cosines ``[B, B]``, the mask of same-class pairs ``[B, B]`` and of rows ``[B]``."""
     (features,) = _common.promote_floats(features=features)
     _common.check_rank("features", features, 2)
     labels = _common.check_labels(features, labels, "features")

@@ -1,4 +1,4 @@
-"""Decorrelation of feature columns: FedDecorr's and FedLF's over a batch, FedMR's within classes.
+"""Decorrelation of feature columns over a batch (FedDecorr, FedLF) and within classes (FedMR).
 
 The sum of squared entries of :math:`X^\\top X` equals that of :math:`X X^\\top`, so the smaller of
 the two matrices is formed.
@@ -10,27 +10,29 @@ from jax.typing import ArrayLike
 
 from fedjax_skew.losses import _common
 
-# Added to the variance of a column, or its floor: a deviation below 1e-4 is as good as constant.
+# Added to the variance of a column or used as its lower bound: a column whose standard deviation is
+# below 1e-4 counts as constant.
 MIN_VARIANCE = 1e-8
 
 
 def feature_decorrelation(
     features: ArrayLike, *, form: _common.Form = "code", where: ArrayLike | None = None
 ) -> jax.Array:
-    r"""Squared correlations between feature columns (FedLF L_D, eqs. 10-12).
+    r"""Penalises squared correlations between feature columns (FedLF L_D, eqs. 10-12).
 
     .. math::
         L = \frac{1}{B D (D - 1)} \sum_{i \ne j} (X^\top X)_{ij}^2,
 
-    where :math:`X` holds the features less their mean and divided by :math:`\sqrt{10^{-8} + s^2}`,
-    with :math:`s^2` the unbiased variance of the column. This is the authors' code, which it shares
-    with FedDecorr's. The paper prints :math:`L = \sum_{ij} (X^\top X / B)_{ij}^2`, whose diagonal
-    is constant and whose size grows with :math:`D^2`.
+    where :math:`X` holds the features minus their mean and divided by
+    :math:`\sqrt{10^{-8} + s^2}`, with :math:`s^2` the unbiased variance of the column. This is the
+    authors' code, which is the same as FedDecorr's. The paper prints
+    :math:`L = \sum_{ij} (X^\top X / B)_{ij}^2`, whose diagonal is constant and whose value grows
+    with :math:`D^2`.
 
     Args:
         features: ``[B, D]``.
-        form: ``"code"`` as above; ``"paper"`` for the printed sum, with the variance of divisor B
-            and a standard deviation of at least 1e-4.
+        form: ``"code"`` for the equation above; ``"paper"`` for the printed sum, with the biased
+            variance and a standard deviation of at least 1e-4.
         where: rows to include ``[B]``; all by default.
 
     Returns:
@@ -59,14 +61,15 @@ def feature_decorrelation(
 def dimensional_decorrelation(
     features: ArrayLike, *, form: _common.Form = "code", where: ArrayLike | None = None
 ) -> jax.Array:
-    r"""Mean squared correlation of feature columns, against dimensional collapse (FedDecorr).
+    r"""Penalises the mean squared correlation of feature columns (FedDecorr).
 
     .. math::
         L = \frac{1}{D^2} \lVert R \rVert_F^2,
 
-    where :math:`R` is the correlation matrix of the batch. The authors' code computes the
-    off-diagonal entries only, and :math:`(B - 1)^2 / B \cdot D / (D - 1)` times as large: it is
-    :func:`feature_decorrelation`. A weight that suits one form is far off for the other.
+    where :math:`R` is the correlation matrix of the batch. The loss counteracts dimensional
+    collapse. The authors' code sums only the off-diagonal entries, on a scale that is larger by the
+    factor :math:`(B - 1)^2 / B \cdot D / (D - 1)`; it equals :func:`feature_decorrelation`. A
+    weight that suits one form does not suit the other.
 
     Args:
         features: ``[B, D]``.
@@ -102,21 +105,22 @@ def dimensional_decorrelation(
 def intra_class_decorrelation(
     features: ArrayLike, labels: ArrayLike, *, num_classes: int, where: ArrayLike | None = None
 ) -> jax.Array:
-    r"""Squared correlations of feature columns within each class (FedMR, intra-class term).
+    r"""Penalises squared correlations within each class (FedMR, intra-class term).
 
     .. math::
         L = \frac{1}{n} \sum_c \frac{1}{D (D - 1)} \sum_{i \ne j} (Z_c^\top Z_c)_{ij}^2,
 
-    where :math:`Z_c` holds the features of class c, less their mean and divided by
+    where :math:`Z_c` holds the features of class c, minus their mean and divided by
     :math:`\sqrt{10^{-8} + s^2}` with :math:`s^2` their unbiased variance, c runs over the classes
-    with more than one sample in the batch, and n counts those samples. Mean and variance carry
-    gradients. Only a ``[B, B]`` matrix of dot products is formed, no ``[C, D, D]`` one. With a
-    single class it is :func:`feature_decorrelation`.
+    with more than one sample in the batch, and n is the number of those samples. Gradients flow
+    through the mean and the variance. A ``[B, B]`` matrix of dot products is formed instead of a
+    ``[C, D, D]`` array of correlations. With a single class the loss equals
+    :func:`feature_decorrelation`.
 
     Args:
         features: ``[B, D]``.
         labels: integer classes ``[B]``.
-        num_classes: C.
+        num_classes: the number of classes C.
         where: rows to include ``[B]``; all by default.
 
     Returns:
@@ -145,7 +149,7 @@ def intra_class_decorrelation(
     if width < 2:
         return jnp.zeros((), features.dtype)
     sizes = member.sum(axis=0, dtype=features.dtype)
-    # Rows alone in their class say nothing of its shape.
+    # A class with a single row has no correlations.
     member = member & (sizes > 1)
     used = member.any(axis=-1)
     weight = member.astype(features.dtype)
@@ -170,7 +174,7 @@ def intra_class_decorrelation(
 
 
 def _center(features: ArrayLike, where: ArrayLike | None) -> tuple[jax.Array, jax.Array]:
-    """Features less their mean over the rows included, 0 elsewhere, and the number of rows."""
+    """Returns the features minus their mean, 0 in masked rows, and the number of rows included."""
     (features,) = _common.promote_floats(features=features)
     _common.check_rank("features", features, 2)
     valid = _common.row_mask(where, features.shape[:1])[:, None]
@@ -180,14 +184,14 @@ def _center(features: ArrayLike, where: ArrayLike | None) -> tuple[jax.Array, ja
 
 
 def _squared_sum(standard: jax.Array, scale: jax.Array | float) -> jax.Array:
-    """Sum of the squared entries of ``X' X / scale`` for ``X [B, D]``."""
+    """Returns the sum of the squared entries of ``X' X / scale`` for ``X [B, D]``."""
     size, width = standard.shape
     small = standard if size <= width else standard.T
     return jnp.square(jnp.matmul(small, small.T, precision=_common.PRECISE) / scale).sum()
 
 
 def _squared_correlations(features: ArrayLike, where: ArrayLike | None) -> jax.Array:
-    """Sum of the squared entries of the correlation matrix."""
+    """Returns the sum of the squared entries of the correlation matrix."""
     centered, number = _center(features, where)
     variance = jnp.square(centered).sum(axis=0) / number
     standard = centered * jax.lax.rsqrt(jnp.maximum(variance, MIN_VARIANCE))
@@ -195,7 +199,7 @@ def _squared_correlations(features: ArrayLike, where: ArrayLike | None) -> jax.A
 
 
 def _code(features: ArrayLike, where: ArrayLike | None) -> jax.Array:
-    """The loss that the authors of FedDecorr and of FedLF published."""
+    """Computes the loss of the code that the authors of FedDecorr and of FedLF published."""
     centered, number = _center(features, where)
     width = centered.shape[1]
     if width < 2:

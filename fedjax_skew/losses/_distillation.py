@@ -1,6 +1,6 @@
 """Distillation losses: FedNTD, FedLMD, and ensemble distillation on the server.
 
-The teacher is a constant everywhere: no gradient flows to it.
+The teacher is treated as a constant: no gradient flows to it.
 """
 
 import jax
@@ -18,7 +18,7 @@ def not_true_distillation(
     temperature: ArrayLike = 1.0,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Divergence from the teacher among all classes but the true one (FedNTD).
+    r"""Computes the divergence from the teacher among all classes but the true one (FedNTD).
 
     .. math::
         \ell = T^2\, \mathrm{KL}(\tilde q^g \,\Vert\, \tilde q), \qquad
@@ -32,7 +32,7 @@ def not_true_distillation(
         where: rows to include ``[...]``; all by default.
 
     Returns:
-        The loss of each example ``[...]``; 0 with two classes.
+        The loss of each example ``[...]``; 0 if there are only two classes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -68,26 +68,27 @@ def label_masking_distillation(
     temperature: ArrayLike = 1.0,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Divergence from a teacher that is shown only the minority classes (FedLMD, FedLMD-Tf).
+    r"""Computes the divergence from a teacher restricted to minority classes (FedLMD, FedLMD-Tf).
 
     .. math::
         \ell = T^2\, \mathrm{KL}(\tilde q^g \,\Vert\, \tilde q),
 
     where :math:`\tilde q` is the student's softmax of :math:`f / T` without the true class, and
-    :math:`\tilde q^g` the teacher's without the true class and without the majority classes, those
-    with more samples than the mean of all classes. Equal counts give :func:`not_true_distillation`.
+    :math:`\tilde q^g` is the teacher's softmax without the true class and without the majority
+    classes. A majority class has more samples than the mean over all classes. For equal counts the
+    loss equals :func:`not_true_distillation`.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        teacher_logits: the global model's scores ``[..., C]``, or None for the teacher-free form:
-            a uniform distribution over the same classes.
+        teacher_logits: the global model's scores ``[..., C]``, or None for the teacher-free
+            variant, whose target is the uniform distribution over the same classes.
         class_counts: this client's samples of each class ``[C]``.
         temperature: T, above 0.
         where: rows to include ``[...]``; all by default.
 
     Returns:
-        The loss of each example ``[...]``; 0 where no minority class is left.
+        The loss of each example ``[...]``; 0 where no minority class remains.
 
     Example:
         >>> import jax.numpy as jnp
@@ -114,7 +115,8 @@ def label_masking_distillation(
     temperature = _common.scalar("temperature", temperature, logits.dtype, above=0)
     rows = _common.row_mask(where, labels.shape)
     num_classes = logits.shape[-1]
-    # Distances to the largest count are exactly 0 for equal counts, so ties survive rounding.
+    # Differences from the largest count are exactly 0 for equal counts, so rounding cannot break
+    # ties.
     excess = counts - counts.max()
     majority = num_classes * excess > excess.sum()
     others = ~_common.one_hot(labels, num_classes)
@@ -131,12 +133,12 @@ def distillation(
     temperature: ArrayLike = 1.0,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Divergence of the student from the teacher, as FedDF, FedBE and FEDIC use it.
+    r"""Computes the divergence of the student from the teacher (FedDF, FedBE, FEDIC).
 
     .. math::
         \ell = \mathrm{KL}(\mathrm{softmax}(g / T) \,\Vert\, \mathrm{softmax}(f / T))
 
-    There is no factor :math:`T^2`. A teacher given as probabilities enters through its logarithm.
+    There is no factor :math:`T^2`. If the teacher is given as probabilities, pass their logarithms.
 
     Args:
         logits: the student's unnormalised scores ``[..., C]``.

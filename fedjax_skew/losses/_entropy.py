@@ -10,23 +10,23 @@ from fedjax_skew.losses import _common
 def prediction_entropy(
     logits: ArrayLike, class_counts: ArrayLike, *, where: ArrayLike | None = None
 ) -> jax.Array:
-    r"""Entropy of the softmax over the classes present (BalanceFL, smooth regularisation).
+    r"""Computes the entropy of the softmax over the classes present (BalanceFL, smooth term).
 
     .. math::
         H = -\sum_{c: n_c > 0} q_c \log q_c, \qquad q = \mathrm{softmax}_{c: n_c > 0}(f)
 
-    BalanceFL subtracts 0.002 times its sum over the batch, with the counts of the batch. Its other
-    two terms are :func:`balanced_softmax` with ``tau=0`` and :func:`vacant_class_distillation` of
-    halved logits, both with the counts of the batch too.
+    BalanceFL subtracts 0.002 times the sum of this entropy over the batch from its loss, with the
+    counts of the batch. Its other two terms are :func:`balanced_softmax` with ``tau=0`` and
+    :func:`vacant_class_distillation` of halved logits, which also use the counts of the batch.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
-        class_counts: samples of each class ``[C]``.
+        class_counts: number of samples per class ``[C]``.
         where: rows to include ``[...]``; all by default.
 
     Returns:
-        The entropy of each example ``[...]``, from 0 to the logarithm of the number of classes
-        present; 0 if none is.
+        The entropy of each example ``[...]``, between 0 and the logarithm of the number of classes
+        present; 0 if no class is present.
 
     Example:
         >>> import jax.numpy as jnp

@@ -8,17 +8,17 @@ from fedjax_skew.losses import _common
 
 
 def simplex_etf(matrix: ArrayLike) -> jax.Array:
-    r"""Simplex equiangular tight frame, the fixed head of FedETF, FedGELA and FedLoGe.
+    r"""Computes a simplex equiangular tight frame, the fixed head of FedETF, FedGELA and FedLoGe.
 
     .. math::
         M = \sqrt{\frac{C}{C - 1}}\; Q \Big( I - \frac{1}{C} 1 1^\top \Big),
 
-    where Q is the orthonormal factor of ``matrix``. The columns have length 1, sum to 0, and any
-    two of them have the cosine :math:`-1 / (C - 1)`, the smallest that C vectors can share.
+    where Q is the orthonormal factor of ``matrix``. The columns have length 1 and sum to 0. Any two
+    of them have the cosine :math:`-1 / (C - 1)`, the smallest possible common cosine of C vectors.
 
     Args:
-        matrix: any ``[D, C]`` with :math:`D \ge C \ge 2`; the published codes draw it uniformly
-            from [0, 1). No gradient flows to it.
+        matrix: any matrix ``[D, C]`` with :math:`D \ge C \ge 2`; the published implementations draw
+            it uniformly from [0, 1). No gradient flows to it.
 
     Returns:
         The frame ``[D, C]``, one column per class.
@@ -51,16 +51,16 @@ def simplex_etf(matrix: ArrayLike) -> jax.Array:
 
 
 def cosine_logits(features: ArrayLike, weights: ArrayLike, *, scale: ArrayLike = 1.0) -> jax.Array:
-    r"""Scaled logits of features of length 1 (FedETF, FedNH): :math:`s\, h W / \lVert h \rVert`.
+    r"""Computes logits of normalised features (FedETF, FedNH): :math:`s\, h W / \lVert h \rVert`.
 
-    They are cosines times the scale if the columns of ``weights`` have length 1, as those of
-    :func:`simplex_etf` and FedNH's prototypes have. Other columns are used as they are, which
-    serves FedGELA's frame with columns scaled by class.
+    The logits are scaled cosines if the columns of ``weights`` have length 1, as do those of
+    :func:`simplex_etf` and FedNH's prototypes. Columns of other lengths are not normalised, so that
+    FedGELA can scale the columns of its frame by class.
 
     Args:
-        features: h ``[..., D]``. A vector shorter than 1e-8 gives logits of 0.
+        features: h ``[..., D]``. A vector shorter than 1e-8 has logits of 0.
         weights: W ``[D, C]``, one column per class; gradients flow to them.
-        scale: s, which FedETF and FedNH learn.
+        scale: the factor s, which FedETF and FedNH learn.
 
     Returns:
         Logits ``[..., C]``.

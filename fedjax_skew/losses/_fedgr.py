@@ -1,4 +1,4 @@
-"""FedGR: an unbalanced softmax on clients and a gravitation regulariser on the server."""
+"""FedGR: an unbalanced softmax for the clients and a gravitation regulariser for the server."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ def unbalanced_softmax(
     form: UnbalancedForm = "sqrt",
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Cross-entropy of logits scaled up for rare classes (FedGR, eqs. 3, 4).
+    r"""Computes the cross-entropy of logits scaled up for rare classes (FedGR, eqs. 3, 4).
 
     .. math::
         \ell = -\log \frac{e^{\gamma_y f_y}}{\sum_{c: n_c > 0} e^{\gamma_c f_c}}
@@ -28,18 +28,19 @@ def unbalanced_softmax(
 
     - ``"paper"``: :math:`N / n_c`, as printed.
     - ``"code"``: :math:`n_{min} / n_c`, with :math:`n_{min}` the smallest count of a class present;
-      vacant classes stay in the softmax with :math:`n_{min} / (4\, n_{max})`.
+      vacant classes stay in the softmax with the factor :math:`n_{min} / (4\, n_{max})`.
     - ``"normalized"``: :math:`N / (C_k n_c)`, whose mean over the client's samples is 1.
     - ``"sqrt"``: :math:`\sqrt{N / (C_k n_c)}`.
 
-    The printed factor reaches hundreds for a rare class, which is stiff at large learning rates.
-    The authors' code divides it by its largest value, so that common classes hardly learn.
+    The printed factor can exceed 100 for a rare class, which makes training unstable at large
+    learning rates. The authors' code divides it by its largest value, so that common classes hardly
+    learn.
 
     Args:
         logits: unnormalised scores ``[..., C]``, from a head without bias.
         labels: integer classes ``[...]``. A label of a vacant class counts as one sample of it.
-        class_counts: this client's samples of each class ``[C]``.
-        form: which factor, from the list above.
+        class_counts: the client's number of samples per class ``[C]``.
+        form: the variant of the factor, one of the list above.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -87,7 +88,7 @@ def unbalanced_softmax(
 
 
 def gravitation(heads: ArrayLike, present: ArrayLike) -> jax.Array:
-    r"""Draws equal classes of different clients together, different ones apart (FedGR, eq. 9).
+    r"""Attracts head rows of equal classes across clients and repels the others (FedGR, eq. 9).
 
     With :math:`v = \mathrm{sg}(u_i^k)` the head row of class i of client k without gradient,
 
@@ -99,15 +100,15 @@ def gravitation(heads: ArrayLike, present: ArrayLike) -> jax.Array:
                     {e^{v \cdot v} + \sum_{z \ne k} \sum_{j \in P_z, j \ne i} e^{u_j^z \cdot v}}
         \Big].
 
-    The first term is skipped where no other client holds the class. One matrix of all dot products,
-    ``[K * C, K * C]``, is the largest array formed.
+    The first term is omitted where no other client holds the class. The largest intermediate array
+    is the matrix of all dot products, ``[K * C, K * C]``.
 
     Args:
         heads: head rows of the clients ``[K, C, D]``.
         present: which classes each client holds ``[K, C]``.
 
     Returns:
-        A scalar; 0 for a single client.
+        A scalar; 0 if there is a single client.
 
     Example:
         >>> import jax.numpy as jnp

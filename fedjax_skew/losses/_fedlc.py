@@ -1,4 +1,4 @@
-r"""FedLC: calibrate logits by a margin that grows as a class gets rarer."""
+"""FedLC: logits calibrated by a margin that grows as a class becomes rarer."""
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +17,24 @@ def fedlc(
     form: _common.Form = "code",
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Cross-entropy of logits lowered by a margin for rare classes (FedLC, eq. 7).
+    r"""Computes the cross-entropy of logits lowered by a margin for rare classes (FedLC, eq. 7).
 
     .. math::
         \ell = -\log \frac{e^{f_y - \tau n_y^{-1/4}}}{\sum_{c} e^{f_c - \tau n_c^{-1/4}}}
 
-    A class without samples has an infinite margin and drops out of the softmax. The printed
-    denominator leaves the true class out, which makes the loss unbounded below; every known
+    A class without samples has an infinite margin and is excluded from the softmax. The printed
+    denominator omits the true class, which makes the loss unbounded below; every known
     implementation uses the ordinary softmax.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``. A label of a vacant class counts as one sample of it, so
-            that its row has the cross-entropy among its own class and the classes present.
-        class_counts: this client's samples of each class ``[C]``.
+            that the row's loss is the cross-entropy among its own class and the classes present.
+        class_counts: the client's number of samples per class ``[C]``.
         tau: strength of the margin, at least 0.
-        min_count: smallest count a class is given. With it, vacant classes stay in the softmax.
-        form: ``"code"`` for the ordinary softmax; ``"paper"`` leaves the true class out of the
-            denominator, as printed, and gives 0 for a row without another class.
+        min_count: lower bound of the counts, above 0. If given, vacant classes stay in the softmax.
+        form: ``"code"`` for the ordinary softmax; ``"paper"`` for the printed denominator, with a
+            loss of 0 for a row that has no other class.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -71,7 +71,7 @@ def fedlc(
     else:
         true = _common.one_hot(labels, logits.shape[-1])
         own = jnp.where(true, calibrated, 0).sum(axis=-1, keepdims=True)
-        # Subtracting the own logit first keeps digits that the difference of two sums would lose.
+        # Subtracting the row's own logit first avoids the cancellation between two large sums.
         loss = _common.logsumexp(calibrated - own, keep & ~true)
         loss = jnp.where(true.any(axis=-1), loss, 0)
     return _common.zero_rows(loss, rows)

@@ -1,11 +1,11 @@
-"""FedLC-LT, clients' part: synthetic logits from similar clients, and what is learnt from them.
+"""FedLC-LT on the clients: synthetic logits from similar clients, and the losses that use them.
 
-The paper calls its method FedLC too; the suffix tells the two apart.
+The paper calls its method FedLC; the suffix distinguishes it from the other method of that name.
 
 A client's average logits are ``[C, C]``: row c is the mean logit vector of its samples of class c.
-The rows of classes it lacks are masked by ``present``, or zero. The equation numbers are the
-paper's. Where it writes ``L_KL(a, b)`` with b the teacher, the divergence is KL(b || a), the usual
-one of distillation. The server's part is in ``_fedlc_lt_server.py``.
+The rows of classes that it lacks are masked by ``present``, or zero. Equations are numbered as in
+the paper. Where the paper writes ``L_KL(a, b)`` with b the teacher, the divergence is KL(b || a),
+as is usual in distillation. The server's part is in ``_fedlc_lt_server.py``.
 """
 
 import math
@@ -20,21 +20,22 @@ from fedjax_skew.losses import _common
 def logit_wasserstein(
     mean: ArrayLike, var: ArrayLike, present: ArrayLike, *, normalize: bool = True
 ) -> jax.Array:
-    r"""Distances between the class-wise logit distributions of clients (FedLC-LT, eq. 1).
+    r"""Computes distances between the clients' class-wise logit distributions (FedLC-LT, eq. 1).
 
     .. math::
         d_{ij} = \sum_c \sqrt{\lVert \mu_i^c - \mu_j^c \rVert^2
         + \lVert \sqrt{\sigma_i^c} - \sqrt{\sigma_j^c} \rVert^2},
 
-    over the classes both clients hold. Each summand is the Wasserstein distance of two Gaussians
-    with diagonal covariance.
+    over the classes that both clients hold. Each summand is the Wasserstein distance between two
+    Gaussians with diagonal covariance.
 
     Args:
         mean: average logits of each class ``[K, C, C]``.
-        var: variances of the same ``[K, C, C]``.
+        var: variances of the logits of each class ``[K, C, C]``.
         present: which classes each client holds ``[K, C]``.
-        normalize: divide by the number of shared classes, so that sharing few does not look like
-            being near; clients that share none are infinitely far apart. Without it the plain sum.
+        normalize: if True, the sum is divided by the number of shared classes, so that clients that
+            share few classes do not appear close, and the distance between clients that share none
+            is infinite. If False, the plain sum is returned.
 
     Returns:
         Distances ``[K, K]``.
@@ -68,25 +69,25 @@ def logit_wasserstein(
         number = shared.sum(axis=-1, dtype=mean.dtype)
         return jnp.where(number > 0, apart / jnp.maximum(number, 1), jnp.inf)
 
-    # One client at a time: all pairs at once would need K * K * C * C numbers.
+    # One client at a time, because all pairs at once would need an array of size K * K * C * C.
     return jax.lax.map(from_one, (mean, spread, held))
 
 
 def synthetic_logits(
     mean_logits: ArrayLike, distances: ArrayLike, *, num_neighbors: int, eps: ArrayLike = 1e-12
 ) -> jax.Array:
-    r"""Combines the average logits of each client's nearest others (FedLC-LT, eq. 2).
+    r"""Combines the average logits of each client's nearest neighbours (FedLC-LT, eq. 2).
 
     .. math::
         \phi_{syn} = \frac{1}{M} \frac{\sum_m \phi_m}{\sqrt{\sum_m \phi_m^2}}, \text{ elementwise}
 
-    Others at an infinite distance are left out; M is the number that remains.
+    Neighbours at an infinite distance are excluded; M is the number of those that remain.
 
     Args:
         mean_logits: average logits of the clients ``[K, ...]``.
-        distances: between the clients ``[K, K]``; the diagonal is ignored.
-        num_neighbors: M, at most K - 1.
-        eps: added under the root, above 0, so that logits of 0 give 0.
+        distances: distances between the clients ``[K, K]``; the diagonal is ignored.
+        num_neighbors: the largest value of M, at most K - 1.
+        eps: constant above 0, added under the root so that logits of 0 give 0.
 
     Returns:
         Synthetic logits of each client ``[K, ...]``; 0 for a client without neighbours.
@@ -133,13 +134,14 @@ def local_logit_calibration(
     temperature: ArrayLike = 4.0,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Divergence of the batch's average logits from the synthetic ones (FedLC-LT, eq. 3).
+    r"""Computes the divergence of a batch's average logits from the synthetic ones (eq. 3).
 
     .. math::
         L = \frac{1}{|Y|} \sum_{c \in Y} \mathrm{KL}\big(\mathrm{softmax}(\phi_{syn}^c / t)
         \,\Vert\, \mathrm{softmax}(\phi^c / t)\big),
 
-    where Y are the classes in the batch and :math:`\phi^c` is its mean logit vector of class c.
+    where Y is the set of classes in the batch and :math:`\phi^c` is the mean logit vector of its
+    samples of class c.
 
     Args:
         logits: unnormalised scores ``[B, C]``.
@@ -184,14 +186,14 @@ def local_logit_calibration(
 def class_importance_weights(
     local_mean: ArrayLike, synthetic: ArrayLike, present: ArrayLike, *, temperature: ArrayLike = 4.0
 ) -> jax.Array:
-    r"""Weights of the classes in the cross-entropy (FedLC-LT, the ratio of eq. 4).
+    r"""Computes weights of the classes in the cross-entropy (FedLC-LT, the ratio of eq. 4).
 
     .. math::
         w_c \propto \mathrm{clip}\Big(\frac{\mathrm{softmax}(\phi_{syn}^c / t)_c}
         {\mathrm{softmax}(\phi^c / t)_c}, 0.1, 10\Big),
 
-    with mean 1 over the classes present. The paper divides the logits themselves, which change
-    sign; their softened probabilities do not.
+    with mean 1 over the classes present. The paper divides the logits themselves, which may be
+    negative or zero; their softened probabilities are positive.
 
     Args:
         local_mean: this client's average logits ``[C, C]``.
@@ -200,7 +202,7 @@ def class_importance_weights(
         temperature: t, above 0.
 
     Returns:
-        Weights ``[C]`` without gradient; 1 for a class the client lacks.
+        Weights ``[C]``, through which no gradient flows; 1 for a class that the client lacks.
 
     Example:
         >>> import jax.numpy as jnp
@@ -224,7 +226,7 @@ def class_importance_weights(
     temperature = _common.scalar("temperature", temperature, local.dtype, above=0)
     wanted = jnp.diagonal(_common.log_softmax(synthetic / temperature))
     own = jnp.diagonal(_common.log_softmax(local / temperature))
-    # Clipping the logarithm first keeps the ratio from overflowing.
+    # Clipping the logarithm rather than the ratio prevents overflow.
     ratio = jnp.exp(jnp.clip(wanted - own, -math.log(10), math.log(10)))
     mean = _common.masked_mean(ratio, held)
     weights = jnp.where(held, ratio / jnp.where(mean > 0, mean, 1), 1)

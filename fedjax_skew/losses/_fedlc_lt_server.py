@@ -1,6 +1,6 @@
-"""FedLC-LT, server's part: ensemble of the clients' logits and calibrated distillation.
+"""FedLC-LT on the server: an ensemble of the clients' logits and calibrated distillation.
 
-Everything here carries gradients: r, a and b are learnt on the server's auxiliary data.
+Gradients flow to all array arguments, because r, a and b are learnt on the server's auxiliary data.
 """
 
 import jax
@@ -15,8 +15,8 @@ def class_query(logits: ArrayLike, scale: ArrayLike, bias: ArrayLike) -> jax.Arr
 
     Args:
         logits: unnormalised scores ``[..., C]``.
-        scale: a ``[C]``, learnable.
-        bias: b ``[C]``, learnable.
+        scale: the learnable factor a ``[C]``.
+        bias: the learnable offset b ``[C]``.
 
     Returns:
         Calibrated logits ``[..., C]``.
@@ -46,7 +46,7 @@ def ensemble_logits(
     *,
     lam: ArrayLike = 1e-3,
 ) -> jax.Array:
-    r"""Weighs the clients' logits sample by sample (FedLC-LT, eqs. 5, 6).
+    r"""Computes a weighted sum of the clients' logits for each sample (FedLC-LT, eqs. 5, 6).
 
     .. math::
         \phi_{ens} = \sum_k \frac{n_k}{N} e_k f_k, \qquad
@@ -55,10 +55,10 @@ def ensemble_logits(
 
     Args:
         client_logits: scores of each client's model ``[K, B, C]``.
-        weights: share of each client's samples ``[K]``.
+        weights: the share :math:`n_k / N` of each client's samples ``[K]``.
         r: learnable direction of each client ``[K, C]``.
-        client_norms: :math:`\lVert w_k \rVert`, the length of each client's parameters ``[K]``.
-        lam: weight of the squared length.
+        client_norms: :math:`\lVert w_k \rVert`, the norm of each client's parameters ``[K]``.
+        lam: the weight :math:`\lambda` of the squared norm.
 
     Returns:
         Ensemble logits ``[B, C]``.
@@ -92,14 +92,14 @@ def ensemble_logits(
 def normalized_distillation(
     logits: ArrayLike, teacher_logits: ArrayLike, *, where: ArrayLike | None = None
 ) -> jax.Array:
-    r"""Divergence of two logit vectors after scaling both to length 1 (FedLC-LT, eq. 8).
+    r"""Computes the divergence of two logit vectors scaled to length 1 (FedLC-LT, eq. 8).
 
     .. math::
         \ell = \mathrm{KL}\Big(\mathrm{softmax}\frac{g}{\lVert g \rVert} \,\Big\Vert\,
         \mathrm{softmax}\frac{f}{\lVert f \rVert}\Big)
 
-    Gradients flow to both sides, because the ensemble that teaches has learnable parts; stop them
-    at the call where it should be a constant.
+    Gradients flow to both arguments, because the ensemble that acts as the teacher has learnable
+    parameters. Apply ``jax.lax.stop_gradient`` to the teacher where it should be a constant.
 
     Args:
         logits: f, the calibrated global logits ``[..., C]``.

@@ -1,4 +1,7 @@
-"""FedLF: adaptive logits and class centres with a margin; its third term is in _decorrelation."""
+"""FedLF: adaptive logits, and class centres with a margin.
+
+The third term of the method is ``feature_decorrelation``.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +9,7 @@ from jax.typing import ArrayLike
 
 from fedjax_skew.losses import _common
 
-# The authors' code gives a class without samples this centre, in every coordinate.
+# The authors' code sets every coordinate of the centre of a class without samples to this value.
 VACANT_CENTER = 1e-8
 
 
@@ -18,18 +21,18 @@ def adaptive_logit(
     alpha: ArrayLike = 0.25,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Cross-entropy of logits scaled by class size (FedLF L_A, eqs. 3-5).
+    r"""Computes the cross-entropy of logits scaled by class size (FedLF L_A, eqs. 3-5).
 
     .. math::
         \ell = -\log \mathrm{softmax}(a \odot f)_y, \qquad
         a_c = (1 - \alpha) \frac{n_c}{\max n} + \alpha
 
-    The logits come from a head without bias.
+    The logits should come from a head without bias.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        class_counts: this client's samples of each class ``[C]``.
+        class_counts: the client's number of samples per class ``[C]``.
         alpha: scale of a vacant class.
         where: rows to include ``[...]``; all by default.
 
@@ -68,25 +71,25 @@ def class_center(
     form: _common.Form = "code",
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Pulls features to their class centre, away from the others (FedLF L_C, eqs. 8, 9).
+    r"""Pulls features towards their class centre, away from the others (FedLF L_C, eqs. 8, 9).
 
     .. math::
         \ell = -\log \frac{e^{-(d_y + Q)}}{e^{-(d_y + Q)} + \sum_{c \ne y} e^{-d_c}}, \qquad
         Q = \min\big(\max_{c, c'} \lVert p_c - p_{c'} \rVert, \tau\big),
 
     where :math:`d_c = \lVert h - p_c \rVert` and :math:`\tau` is ``max_margin``. This is the
-    authors' code, in which a class without samples has the centre 1e-8 in every coordinate and
-    stays in the softmax and in the maximum. The paper prints :math:`-d_y + Q`, which rewards the
-    margin instead of enforcing it: with a large Q the loss vanishes.
+    authors' code, in which the centre of a class without samples is 1e-8 in every coordinate and
+    takes part in the softmax and in the maximum. The paper prints :math:`-d_y + Q`, which rewards
+    the margin instead of enforcing it: the loss vanishes for large Q.
 
     Args:
-        features: ``[..., D]``.
+        features: h ``[..., D]``.
         labels: integer classes ``[...]``.
-        centers: class centres ``[C, D]``; no gradient flows to them.
-        present: which classes have a centre ``[C]``; the others' rows of ``centers`` are not read.
+        centers: class centres p ``[C, D]``; no gradient flows to them.
+        present: which classes have a centre ``[C]``; the other rows of ``centers`` are ignored.
         max_margin: upper limit of the margin, at least 0.
-        form: ``"code"`` as above; ``"paper"`` for the printed sign, among the classes that have a
-            centre: a row whose class has none gives 0.
+        form: ``"code"`` for the equation above; ``"paper"`` for the printed sign, restricted to the
+            classes that have a centre, with a loss of 0 for a row whose class has none.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -125,7 +128,7 @@ def class_center(
     if not code:
         apart = jnp.where(present[:, None] & present, apart, 0)
     margin = jnp.minimum(jnp.sqrt(apart.max()), max_margin)
-    # Differences, not the expanded square: near a centre the expansion loses all its digits.
+    # Expanding the square would lose all significant digits near a centre.
     offset = _common.zero_rows(features, rows)[..., None, :] - centers
     distance = _common.safe_sqrt(jnp.square(offset).sum(axis=-1))
     true = _common.one_hot(labels, centers.shape[0])

@@ -1,4 +1,4 @@
-"""FedUV: spread out predictions and features, as independent data would."""
+"""FedUV: losses that spread out predictions and features, as IID data would."""
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,14 @@ from fedjax_skew.losses import _common
 
 
 def classifier_variance(logits: ArrayLike, *, where: ArrayLike | None = None) -> jax.Array:
-    r"""Raises the deviation of each predicted probability over the batch (FedUV, variance).
+    r"""Increases the deviation of each class's probability over the batch (FedUV, variance).
 
     .. math::
         L = \frac{1}{C} \sum_c \max\big(0,\; C^{-1/2} - \mathrm{std}_b\, q_{bc}\big), \qquad
         q = \mathrm{softmax}(f),
 
-    with the unbiased standard deviation. The target :math:`C^{-1/2}` is that of a batch with one
-    sample of each class, all classified with certainty.
+    with the unbiased standard deviation. The target :math:`C^{-1/2}` is the standard deviation for
+    a batch with one sample of each class, all classified with certainty.
 
     Args:
         logits: unnormalised scores ``[B, C]``.
@@ -58,12 +58,13 @@ def feature_uniformity(
         L = \frac{2}{B (B - 1)} \sum_{i < j} e^{-\lVert h_i - h_j \rVert^2 / \sigma}, \qquad
         \sigma = \mathrm{median}\; \lVert h_i - h_j \rVert^2,
 
-    with the median over the pairs that differ, the lower one of two middle values. The authors'
-    code lets the gradient flow through :math:`\sigma`, which makes the pair in the middle dominate.
+    with the median over the pairs of distinct features; of two middle values, the lower one is
+    used. In the authors' code the gradient flows through :math:`\sigma`, so that the gradient of
+    the median pair dominates.
 
     Args:
-        features: ``[B, D]``.
-        detach_sigma: True treats :math:`\sigma` as a constant.
+        features: h ``[B, D]``.
+        detach_sigma: whether to treat :math:`\sigma` as a constant.
         where: rows to include ``[B]``; all by default.
 
     Returns:

@@ -1,6 +1,6 @@
-"""FedVLS: keep what the global model knows of vacant classes, and hold wrong logits down.
+"""FedVLS: distillation of vacant classes, and suppression of the logits of wrong classes.
 
-The first of its three terms is ``balanced_softmax``.
+The first of the method's three terms is ``balanced_softmax``.
 """
 
 import jax
@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from fedjax_skew.losses import _common
 
-# The published code adds this to the prior so that its logarithm exists.
+# The published code adds this to the prior so that its logarithm is finite.
 PRIOR_EPS = 1e-9
 
 
@@ -20,19 +20,19 @@ def vacant_class_distillation(
     *,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Divergence from the teacher among the classes this client lacks (FedVLS, eq. 3).
+    r"""Computes the divergence from the teacher among the vacant classes (FedVLS, eq. 3).
 
     .. math::
         \ell = \sum_{o \in O} q^g_o \log \frac{q^g_o}{q_o}, \qquad O = \{c : n_c = 0\},
 
-    where :math:`q^g` and :math:`q` are the softmax of teacher and student over :math:`O` alone. The
-    paper prints the logarithm upside down; a divergence cannot be negative. With fewer than two
-    vacant classes the loss is exactly 0.
+    where :math:`q^g` and :math:`q` are the softmax of the teacher and of the student over :math:`O`
+    alone. The paper prints the inverse ratio in the logarithm, which would make the divergence
+    negative. With fewer than two vacant classes the loss is exactly 0.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         teacher_logits: the global model's scores ``[..., C]``; no gradient flows to them.
-        class_counts: this client's samples of each class ``[C]``.
+        class_counts: the client's number of samples per class ``[C]``.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -68,21 +68,21 @@ def logit_suppression(
     form: _common.Form = "code",
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Mean exponential of the logits of other classes, in the log domain (FedVLS, eqs. 4, 5).
+    r"""Computes the log of the mean exponential of wrong classes' logits (FedVLS, eqs. 4, 5).
 
     .. math::
         L = \sum_c p_c \log \Big( \frac{1}{B} \sum_b 1(y_b \ne c)\, e^{f_{bc}} \Big)
 
-    The printed equation skips a class that every sample of the batch carries. Lowering all logits
-    together lowers it for ever, so that training collapses. The authors' code is bounded: it sets
-    the entries of a sample's own class to 0 instead of leaving them out, uses
-    :math:`f - \log(p + 10^{-9}) + \log(1/C + 10^{-9})` in place of :math:`f`, and weights the term
-    by 0.005, which is not applied here.
+    In the printed equation, a class that is the label of every sample of the batch is omitted. The
+    equation is unbounded below: lowering all logits together always lowers the loss, so that
+    training collapses. The authors' code is bounded: it sets the entries of a sample's own class to
+    0 instead of omitting them, uses :math:`f - \log(p + 10^{-9}) + \log(1/C + 10^{-9})` in place of
+    :math:`f`, and weights the term by 0.005. That weight is not applied here.
 
     Args:
         logits: unnormalised scores ``[B, C]``.
         labels: integer classes ``[B]``.
-        class_counts: this client's samples of each class ``[C]``; :math:`p` is their share.
+        class_counts: the client's number of samples per class ``[C]``; :math:`p` is their share.
         form: ``"code"`` for the authors' code, ``"paper"`` for the printed equation.
         where: rows to include ``[B]``; all by default.
 

@@ -1,4 +1,4 @@
-"""Distance of features to the prototypes of their classes (FedProto)."""
+"""The distance between features and the prototypes of their classes (FedProto)."""
 
 import jax
 import jax.numpy as jnp
@@ -16,20 +16,21 @@ def prototype_distance(
     form: _common.Form = "code",
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Squared distance of features to the prototype of their class (FedProto).
+    r"""Computes the squared distance between features and their class's prototype (FedProto).
 
     .. math::
         \ell = \frac{1}{D} \lVert h - p_y \rVert^2
 
-    The paper's distance is the sum over the features; the authors' code takes their mean, so that
-    a weight that suits one form is D times off for the other.
+    The paper sums over the dimensions of the features, whereas the authors' code takes their mean.
+    The same weight is therefore D times as strong in the form of the paper.
 
     Args:
         features: h ``[..., D]``.
-        labels: integer classes ``[...]``. A row whose class has no prototype gives 0.
+        labels: integer classes ``[...]``. A row whose class has no prototype has a loss of 0.
         prototypes: p ``[C, D]``; no gradient flows to them.
-        present: which classes have a prototype ``[C]``; the others' rows are not read.
-        form: ``"code"`` for the mean over the features, ``"paper"`` for their sum.
+        present: which classes have a prototype ``[C]``; the other rows of ``prototypes`` are
+            ignored.
+        form: ``"code"`` for the mean over the dimensions, ``"paper"`` for their sum.
         where: rows to include ``[...]``; all by default.
 
     Returns:

@@ -15,20 +15,20 @@ def weighted_binary_cross_entropy(
     *,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Sum of weighted binary cross-entropies, one per class (Fed-GraB).
+    r"""Computes the sum of weighted binary cross-entropies, one per class (Fed-GraB).
 
     .. math::
         \ell = -w^+_y \log \sigma(f_y) - \sum_{c \ne y} w^-_c \log(1 - \sigma(f_c)),
 
-    where :math:`\sigma` is the sigmoid. Its gradient with respect to a logit is the plain one times
-    the weight, :math:`w (\sigma(f_c) - 1[c = y])`, which is what Fed-GraB's controllers re-weight.
-    Weights of 1 give the plain loss.
+    where :math:`\sigma` is the sigmoid. The gradient with respect to a logit is the unweighted
+    gradient times the weight, :math:`w (\sigma(f_c) - 1[c = y])`, which Fed-GraB's controllers
+    adjust. Weights of 1 give the unweighted loss.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        positive_weights: :math:`w^+` of a class on its own samples ``[C]``.
-        negative_weights: :math:`w^-` of a class on the samples of other classes ``[C]``.
+        positive_weights: weights :math:`w^+` of the classes on their own samples ``[C]``.
+        negative_weights: weights :math:`w^-` of the classes on samples of other classes ``[C]``.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -56,6 +56,6 @@ def weighted_binary_cross_entropy(
     rows = _common.row_mask(where, labels.shape)
     true = _common.one_hot(labels, logits.shape[-1])
     values = _common.zero_rows(logits, rows)
-    # -log(sigmoid(f)) = softplus(-f) and -log(1 - sigmoid(f)) = softplus(f) hold for any size of f.
+    # softplus(-f) = -log(sigmoid(f)) and softplus(f) = -log(1 - sigmoid(f)), without overflow.
     each = jnp.where(true, positive * jax.nn.softplus(-values), negative * jax.nn.softplus(values))
     return _common.zero_rows(each.sum(axis=-1), rows & true.any(axis=-1))

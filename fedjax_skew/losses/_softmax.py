@@ -1,7 +1,7 @@
 """Softmax losses: plain, balanced, restricted, focal and CalFAT's.
 
-They differ in what happens to a class of which the client has few or no samples: nothing, a shift
-of its logit, a scale of its logit, or a weight on its samples.
+They differ in how they treat a class of which the client has few or no samples: they leave it
+unchanged, shift its logit, scale its logit, or weight its samples.
 """
 
 import jax
@@ -14,7 +14,7 @@ from fedjax_skew.losses import _common
 def cross_entropy(
     logits: ArrayLike, labels: ArrayLike, *, where: ArrayLike | None = None
 ) -> jax.Array:
-    r"""Plain softmax cross-entropy.
+    r"""Computes the softmax cross-entropy.
 
     .. math::
         \ell = -\log \frac{e^{f_y}}{\sum_c e^{f_c}}
@@ -55,22 +55,23 @@ def balanced_softmax(
     eps: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Cross-entropy of logits shifted by the log prior (balanced softmax, logit adjustment).
+    r"""Computes the cross-entropy of logits shifted by the log prior (logit adjustment).
 
     .. math::
         \ell = -\log \frac{e^{f_y + \tau \log p_y}}{\sum_c e^{f_c + \tau \log p_c}},
         \qquad p_c = n_c / N
 
-    With this client's counts it is the calibrated loss of FedVLS (eq. 2); with the counts of all
-    clients it is logit adjustment for a global long tail; with ``tau=0`` it is the cross-entropy
-    among the classes present.
+    With one client's counts, this is the calibrated loss of FedVLS (eq. 2). With the counts of all
+    clients, it is logit adjustment for a globally long-tailed dataset. With ``tau=0``, it is the
+    cross-entropy among the classes present.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``. A label of a vacant class counts as one sample of it.
-        class_counts: samples of each class ``[C]``.
+        class_counts: number of samples per class ``[C]``.
         tau: strength of the shift, at least 0.
-        eps: added to the prior. Without it, vacant classes drop out of the softmax.
+        eps: constant above 0, added to the prior. If None, vacant classes are excluded from the
+            softmax.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -116,21 +117,21 @@ def restricted_softmax(
     form: _common.Form = "paper",
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Cross-entropy of logits scaled down for missing classes (FedRS).
+    r"""Computes the cross-entropy of logits scaled down for missing classes (FedRS).
 
     .. math::
         \ell = -\log \frac{e^{s_y f_y}}{\sum_c e^{s_c f_c}}, \qquad
         s_c = 1 \text{ if } n_c > 0 \text{ else } \alpha
 
-    The method's own classifier has no bias: the scale is meant for :math:`W h`.
+    The scale is meant for logits :math:`W h`, because the method's classifier has no bias.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        class_counts: this client's samples of each class ``[C]``.
+        class_counts: the client's number of samples per class ``[C]``.
         alpha: scale of a missing class.
         form: ``"paper"`` for the scale above; ``"code"`` for
-            :math:`s_c = \alpha + (1 - \alpha) n_c / \max n`, which scales rare classes down too.
+            :math:`s_c = \alpha + (1 - \alpha) n_c / \max n`, which also scales rare classes down.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -175,19 +176,19 @@ def focal(
     alpha: ArrayLike = 0.25,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Focal loss of the softmax: samples already well classified count less.
+    r"""Computes the focal loss, which gives well-classified samples a smaller weight.
 
     .. math::
         \ell = -\alpha (1 - q_y)^\gamma \log q_y, \qquad q = \mathrm{softmax}(f)
 
-    The factor :math:`(1 - q_y)^\gamma` carries a gradient.
+    Gradients flow through the factor :math:`(1 - q_y)^\gamma`.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        gamma: how fast the weight of an easy sample falls, at least 0; 0 gives scaled
-            cross-entropy.
-        alpha: scale of the loss, the same for all classes.
+        gamma: strength of the focus on hard samples, at least 0; 0 gives the cross-entropy times
+            ``alpha``.
+        alpha: scale of the loss, equal for all classes.
         where: rows to include ``[...]``; all by default.
 
     Returns:
@@ -209,7 +210,7 @@ def focal(
     loss = cross_entropy(logits, labels, where=where)
     gamma = _common.scalar("gamma", gamma, loss.dtype, low=0)
     alpha = _common.scalar("alpha", alpha, loss.dtype)
-    # 1 - q by expm1 keeps its digits near q = 1; the floor keeps the power's gradient finite there.
+    # expm1 keeps 1 - q precise near q = 1; the lower bound keeps the power's gradient finite there.
     wrong = jnp.maximum(-jnp.expm1(-loss), jnp.finfo(loss.dtype).tiny)
     return alpha * wrong**gamma * loss
 
@@ -222,18 +223,19 @@ def calfat(
     scale: ArrayLike = 10.0,
     where: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""Cross-entropy in the form of CalFAT's published code.
+    r"""Computes the cross-entropy of CalFAT's published code.
 
     .. math::
         \ell = -\log \mathrm{softmax}\big(s\,(f + 0.1 \log(n + 10^{-7}))\big)_y
 
-    With the published scale of 10 the shift is :math:`\log n`. A vacant class counts as one sample.
+    With the published scale of 10, the shift is :math:`\log n`. A vacant class counts as having one
+    sample.
 
     Args:
         logits: unnormalised scores ``[..., C]``.
         labels: integer classes ``[...]``.
-        class_counts: this client's samples of each class ``[C]``.
-        scale: factor on the shifted logits.
+        class_counts: the client's number of samples per class ``[C]``.
+        scale: the factor s on the shifted logits.
         where: rows to include ``[...]``; all by default.
 
     Returns:
