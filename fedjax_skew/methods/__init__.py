@@ -1,8 +1,8 @@
-"""Methods by name. A new method is one module here and one line in ``REGISTRY``.
+"""The registry of methods. A new method needs one module here and one line in ``REGISTRY``.
 
 A builder is a function with keyword-only hyper-parameters that returns a ``Method``. Its signature
 declares the defaults of ``config.hparams.<method>`` and, through ``checks.validated``, the values
-they may take.
+that they may take.
 """
 
 import importlib
@@ -17,7 +17,12 @@ from fedjax_skew.methods.composition import compose
 
 
 class Entry(NamedTuple):
-    """One method: how tables and figures spell its name, and the module if it has another name."""
+    """An entry of the registry.
+
+    Attributes:
+        label: the name of the method in tables and figures.
+        module: the module that defines the builder, if its name differs from the method's.
+    """
 
     label: str
     module: str = ""
@@ -88,7 +93,7 @@ REGISTRY: dict[str, Entry] = {
 
 
 def builder(name: str) -> Callable[..., Method]:
-    """The function that builds a registered method."""
+    """Returns the function that builds a registered method."""
     if name not in REGISTRY:
         raise unknown("method", name, REGISTRY)
     module = importlib.import_module(f"{__name__}.{REGISTRY[name].module or name}")
@@ -96,18 +101,21 @@ def builder(name: str) -> Callable[..., Method]:
 
 
 def names() -> dict[str, str]:
-    """All methods with the first line of their description."""
+    """Returns the names of all methods with the first line of their descriptions."""
     return {name: (inspect.getdoc(builder(name)) or "").split("\n")[0] for name in REGISTRY}
 
 
 def label(name: str) -> str:
-    """``"fedlc+scaffold"`` becomes ``"FedLC + SCAFFOLD"``; unknown names stay as they are."""
+    """Returns the label of a method or composition, such as ``"FedLC + SCAFFOLD"``.
+
+    Unregistered names are returned unchanged.
+    """
     parts = name.split("+")
     return " + ".join(REGISTRY[part].label if part in REGISTRY else part for part in parts)
 
 
 def defaults(name: str) -> dict[str, Any]:
-    """Default hyper-parameters of a method."""
+    """Returns the default hyper-parameters of a method."""
     return checks.defaults(builder(name))
 
 
@@ -116,7 +124,7 @@ def build(name: str, hparams: Mapping[str, Mapping[str, Any]] | None = None) -> 
 
     Args:
         name: registered names joined by ``+``.
-        hparams: hyper-parameters by method name; missing ones take their defaults.
+        hparams: hyper-parameters by method name; defaults are used for those not given.
     """
     hparams = hparams or {}
     return compose([builder(part)(**hparams.get(part, {})) for part in name.split("+")])

@@ -1,19 +1,21 @@
 """BalanceFL. Shuai et al., BalanceFL: Addressing Class Imbalance in Long-Tail Federated Learning,
 IPSN 2022.
 
-Batches are drawn class by class with replacement, as many samples in an epoch as the client has.
-The loss has three terms, about the classes present in the batch and absent from it:
+Each sample of a batch is drawn with replacement from a random class; an epoch has as many draws as
+the client has samples. The loss has three terms:
 
-- the cross-entropy among the classes present, on features with noise. A sample gets noise with
-  probability ``1 - n_y / max n``, from a Gaussian with the mean within-class covariance of the
-  global model's features on the client's data;
-- ``lam`` times the divergence from the global model among the classes absent, at a temperature;
-- less ``smooth`` times the sum over the batch of the entropy among the classes present.
+- the cross-entropy among the classes present in the batch, on noisy features. A sample receives
+  noise with probability ``1 - n_y / max n``, from a Gaussian with the mean within-class covariance
+  of the global model's features on the client's data;
+- plus ``lam`` times the divergence from the global model, at a temperature, among the classes
+  absent from the batch;
+- minus ``smooth`` times the sum over the batch of the entropy among the classes present.
 
-The optimiser is Adam, whose moments clients keep between rounds; momentum of the run has no effect.
-Adam's steps do not shrink with the gradient, so its rate is ``lr_scale`` times ``client_lr``; the
-authors use 0.005. The distillation term is the divergence, where the authors' is the cross-entropy,
-with the same gradient. Their network without head bias and with doubled logits is not part of it.
+The optimiser is Adam, whose moments clients keep between rounds; the run's momentum has no effect.
+Adam's steps do not shrink with the gradient, so its learning rate is ``lr_scale`` times
+``client_lr``; the authors use 0.005. The distillation term is the divergence instead of the
+authors' cross-entropy, which has the same gradient. The authors' network without head bias and with
+doubled logits is not implemented.
 """
 
 import jax
@@ -36,13 +38,13 @@ def balancefl(
     num_draws: PositiveInt = 500,
     lr_scale: Positive = 0.1,
 ) -> Method:
-    """Class-balanced batches, feature noise for rare classes, distillation of absent ones.
+    """Combines balanced batches, noise for rare classes and distillation of absent classes.
 
     Args:
         lam: weight of the distillation.
-        temperature: of the distillation.
+        temperature: temperature of the distillation.
         smooth: weight of the entropy.
-        num_draws: noise vectors drawn in a round, of which samples get one each.
+        num_draws: number of noise vectors drawn per round; each noisy sample uses one of them.
         lr_scale: Adam's learning rate as a multiple of ``client_lr``.
     """
 
@@ -85,17 +87,17 @@ def balancefl(
 
 
 def batch_counts(context) -> jax.Array:
-    """Valid samples of each class in the batch ``[C]``."""
+    """Returns the number of valid samples per class in the batch ``[C]``."""
     member = jax.nn.one_hot(context.batch.labels, context.client.info.num_classes)
     return jnp.sum(member * context.batch.where[:, None], 0)
 
 
 def draw_noise(client: Client, number: int) -> jax.Array:
-    """Draws ``[number, D]`` with the client's mean within-class covariance.
+    """Draws noise ``[number, D]`` with the client's mean within-class covariance.
 
-    A sum of centred features with standard normal factors has their covariance, so that the matrix
-    itself is never formed. A class's covariance is the unbiased one, with the share of the class in
-    the client's data as weight.
+    A sum of centred features with standard normal factors has the same covariance as the features,
+    so that the matrix is never formed. Each class contributes its unbiased covariance, weighted by
+    the share of the class in the client's data.
     """
     means = class_means(
         client.fold(

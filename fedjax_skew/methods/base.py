@@ -1,22 +1,26 @@
-"""What a method is: the parts of a federated round that may differ from FedAvg.
+"""The interface of a method: the parts of a federated round that may differ from FedAvg.
 
-A method is a frozen record of pure functions, each of which may be ``None`` (FedAvg's behaviour):
+A method is a frozen record of pure functions. Each of them may be ``None``, which selects FedAvg's
+behaviour:
 
 ==============  ============================================================================
-objective       ``loss`` replaces cross-entropy, ``regularizer`` is added to it
+objective       ``loss`` replaces the cross-entropy, ``regularizer`` is added to it
 local rule      ``step`` replaces one optimiser step, ``correct_gradient`` changes its
                 gradient, ``trainable`` freezes parameters, ``optimizer`` replaces momentum
-client          ``start``, ``before_training`` and ``make_upload`` frame local training
-server rule     ``weight`` and ``server`` make the next model; ``update_server_state``
+client          ``start`` and ``before_training`` run before local training, ``make_upload`` after
+server rule     ``weight`` and ``server`` compute the next global model,
+                ``update_server_state`` the next server state
 evaluation      ``eval_model`` and ``predict`` for the global model, ``personal`` per client
 ==============  ============================================================================
 
-``loss``, ``step``, ``optimizer``, ``start``, ``weight``, ``server``, ``model`` and the evaluation
-hooks exist once; the others add up, so any objective goes with any local rule and any server rule
-(``composition.py``).
+In a composition, only one method may define each of ``loss``, ``step``, ``optimizer``, ``start``,
+``weight``, ``server``, ``model`` and the evaluation hooks. The other hooks of all methods are
+applied together, so that any objective can be combined with any local rule and any server rule
+(see ``composition.py``).
 
-State comes in two kinds. ``client`` belongs to one client and is stored with a leading client axis;
-``server`` is one pytree that every client may read. ``init`` creates both.
+There are two kinds of state. The ``client`` state belongs to one client and is stored with a
+leading client axis. The ``server`` state is one pytree that every client may read. ``init`` creates
+both.
 """
 
 import dataclasses
@@ -48,11 +52,11 @@ class Batch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-    """Numbers of the run that never change, known when the program is traced.
+    """Constants of the run, which are known when the program is traced.
 
-    ``keep_momentum`` says that clients keep the momentum of their last round, and ``sgd`` that they
-    run SGD with momentum and no optimiser of the method's or the caller's own. No client has more
-    than ``largest_client`` samples.
+    ``keep_momentum`` is True if clients keep the momentum of their last round. ``sgd`` is True if
+    clients use SGD with momentum, and False if the method or the caller supplies an optimiser. No
+    client has more than ``largest_client`` samples.
     """
 
     num_clients: int
@@ -68,20 +72,20 @@ class RunInfo:
 
     @property
     def batch_rows(self) -> int:
-        """Rows of a padded batch: no batch has more samples than the largest client."""
+        """The number of rows of a padded batch, which never exceeds the largest client."""
         return min(self.batch_size, self.largest_client)
 
 
 @dataclasses.dataclass(frozen=True)
 class InitContext:
-    """What ``init`` may use, for one seed, on the host.
+    """The argument of ``init``, for one seed, on the host.
 
     Attributes:
         info: the run's constants.
         model: the model's pure functions.
         params: initial global parameters.
         stats: initial running statistics.
-        class_counts: numpy int32 ``[K, C]``.
+        class_counts: numpy int32 ``[K, C]``, the number of samples per client and class.
         key: PRNG key of this seed for the method.
     """
 
@@ -94,7 +98,7 @@ class InitContext:
 
 
 class MethodState(NamedTuple):
-    """Initial state of a method: the server's, and the template of one client's (or None)."""
+    """Initial state of a method: that of the server, and that of a single client, or None."""
 
     server: PyTree = None
     client: PyTree = None
@@ -109,21 +113,22 @@ class Client:
         model: the model's pure functions.
         params: global parameters at the start of the round.
         stats: global running statistics at the start of the round.
-        id: int32, this client's number.
-        class_counts: float32 ``[C]``, this client's.
-        num_samples: float32.
-        num_steps: int32, local steps this client takes.
-        round: int32, from 0.
-        lr: float32, the client learning rate of this round.
+        id: int32, the index of the client.
+        class_counts: float32 ``[C]``, the client's number of samples per class.
+        num_samples: float32, the client's number of samples.
+        num_steps: int32, the number of local steps that the client takes.
+        round: int32, the index of the round, from 0.
+        lr: float32, the client learning rate of the round.
         key: PRNG key of (seed, round, client).
-        state: this method's state on the client, carried from round to round.
-        server: this method's server state, as broadcast.
-        fold: ``fold(fn, init, key=None, batches=0, augment=False)`` runs ``carry = fn(carry,
-            batch)`` once over the client's data, sorted by class, or shuffled by ``key`` and then
-            augmented on request; padded batches leave the carry as it is. A positive number of
-            ``batches`` stops it earlier.
-        sample_class: ``sample_class(key, c, size)`` draws a ``Batch`` of this client's samples of
-            class ``c`` with replacement; ``where`` is False if it has none.
+        state: the method's state on the client, carried from round to round.
+        server: the method's server state, as broadcast.
+        fold: ``fold(fn, init, key=None, batches=0, augment=False)`` applies ``carry = fn(carry,
+            batch)`` to each batch of one pass over the client's data. The data is sorted by class,
+            or shuffled if a ``key`` is given, in which case ``augment=True`` also augments it.
+            Padded batches do not change the carry. If ``batches`` is positive, the pass ends after
+            that many batches.
+        sample_class: ``sample_class(key, c, size)`` draws a ``Batch`` of the client's samples of
+            class ``c`` with replacement; ``where`` is False if the client has none.
     """
 
     info: RunInfo
@@ -143,7 +148,7 @@ class Client:
     sample_class: Callable[[jax.Array, jax.Array, int], Batch]
 
     def teacher(self, batch: Batch, *, train: bool = False) -> Outputs:
-        """The round's global model on a batch; no gradient flows through it."""
+        """Returns the outputs of the round's global model on a batch, without gradients."""
         outputs, _ = self.model.apply(
             self.params, self.stats, batch.x, train=train, where=batch.where
         )
@@ -152,17 +157,17 @@ class Client:
 
 @dataclasses.dataclass(frozen=True)
 class LossContext:
-    """What an objective sees: one batch of one client.
+    """The argument of an objective: one batch of one client.
 
     Attributes:
         client: the client and its round.
-        params: local parameters the gradient is taken at.
+        params: local parameters at which the gradient is taken.
         outputs: the local model's logits and features.
         batch: the batch.
-        scratch: this method's variables of the running local training.
-        step: int32, local step from 0.
+        scratch: the method's temporary variables of this local training.
+        step: int32, the index of the local step, from 0.
         epoch_start: bool, True at the first step of an epoch.
-        key: PRNG key of this step.
+        key: PRNG key of the step.
     """
 
     client: Client
@@ -175,12 +180,12 @@ class LossContext:
     key: jax.Array
 
     def mean(self, values: jax.Array) -> jax.Array:
-        """Mean of per-example values ``[B]`` over the valid rows."""
+        """Returns the mean of per-example values ``[B]`` over the valid rows."""
         return masked_mean(values, self.batch.where)
 
 
 class Aux(NamedTuple):
-    """By-products of a gradient: objective value, running statistics and scratch afterwards."""
+    """Auxiliary results of a gradient: the objective, the new running statistics and scratch."""
 
     loss: jax.Array
     stats: PyTree
@@ -189,22 +194,23 @@ class Aux(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What a local rule may use.
+    """The argument of a local rule.
 
     Attributes:
         client: the client and its round.
         params: local parameters.
         opt_state: the optimiser's state.
         batches: ``num_batches`` batches.
-        scratch: this method's scratch.
-        key: PRNG key of this step.
-        step: int32, local step from 0.
+        scratch: the method's scratch.
+        key: PRNG key of the step.
+        step: int32, the index of the local step, from 0.
         stats: local running statistics.
-        grad: ``grad(params, batch, stats=stats) -> (gradient, Aux)`` of the whole objective; 0 for
-            frozen parameters.
-        freeze: sets the entries of frozen parameters to 0, for gradients of another function.
-        descend: ``descend(params, gradient, opt_state) -> (params, opt_state)``: corrections,
-            clipping, weight decay, momentum and learning rate; frozen parameters stay.
+        grad: ``grad(params, batch, stats=stats) -> (gradient, Aux)`` computes the gradient of the
+            whole objective; it is 0 for frozen parameters.
+        freeze: sets the entries of frozen parameters to 0, for gradients of other functions.
+        descend: ``descend(params, gradient, opt_state) -> (params, opt_state)`` applies gradient
+            corrections, clipping, weight decay, momentum and the learning rate; frozen parameters
+            do not change.
     """
 
     client: Client
@@ -221,7 +227,7 @@ class Step:
 
 
 class StepResult(NamedTuple):
-    """What a local rule returns; ``scratch`` is this method's own."""
+    """The result of a local rule; ``scratch`` is the method's own."""
 
     params: PyTree
     opt_state: PyTree
@@ -235,9 +241,9 @@ class LocalResult(NamedTuple):
     Attributes:
         params: local parameters.
         stats: local running statistics.
-        start: the parameters it started from.
-        scratch: this method's scratch at the end.
-        before_training: what ``before_training`` returned.
+        start: the parameters from which local training started.
+        scratch: the method's scratch at the end.
+        before_training: the result of ``before_training``.
     """
 
     params: PyTree
@@ -248,12 +254,12 @@ class LocalResult(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """What a client leaves behind.
+    """The result of a client's round.
 
     Attributes:
-        state: its new state (None leaves it unchanged).
-        stacked: small statistics, seen by the server with a leading ``[M]`` axis.
-        summed: large statistics, seen by the server as their plain sum over the cohort.
+        state: the client's new state; None leaves it unchanged.
+        stacked: small statistics, which the server receives with a leading ``[M]`` axis.
+        summed: large statistics, which the server receives as a plain sum over the cohort.
     """
 
     state: PyTree = None
@@ -263,25 +269,25 @@ class Upload(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """What the server sees at the end of a round.
+    """The argument of the server's hooks at the end of a round.
 
     Attributes:
         info, model: as for clients.
         params, stats: global model at the start of the round.
         mean_delta: weighted mean of ``local - start``.
         mean_stats: weighted mean of the running statistics.
-        weights: float32 ``[M]``, sum 1, from ``weight``.
-        ids: int32 ``[M]``.
+        weights: float32 ``[M]``, the normalised results of ``weight``, with sum 1.
+        ids: int32 ``[M]``, the indices of the clients.
         num_samples: float32 ``[M]``.
         num_steps: int32 ``[M]``.
         class_counts: float32 ``[M, C]``.
         stacked: uploaded statistics ``[M, ...]``.
         summed: uploaded sums.
-        client_params, client_stats: ``[M, ...]`` if the method asks for ``needs_client_models``.
-        state: this method's server state.
-        round, lr, key: as for clients; the key is the server's.
-        labelled: ``(x [a, ...], labels [a])`` of the server, or None.
-        unlabelled: ``x [u, ...]`` of the server, or None.
+        client_params, client_stats: ``[M, ...]`` if the method sets ``needs_client_models``.
+        state: the method's server state.
+        round, lr, key: as for clients, but with the server's key.
+        labelled: the server's labelled data ``(x [a, ...], labels [a])``, or None.
+        unlabelled: the server's unlabelled data ``x [u, ...]``, or None.
     """
 
     info: RunInfo
@@ -317,11 +323,11 @@ class ServerResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What ``eval_model`` may use: the global model, all clients' data, the server's state.
+    """The argument of ``eval_model``: the global model, all clients' data and the server's state.
 
     Attributes:
         info, model, params, stats, state, key: as in ``Round``.
-        sum_clients: ``sum_clients(fn)`` adds ``fn(client)`` up over all clients.
+        sum_clients: ``sum_clients(fn)`` returns the sum of ``fn(client)`` over all clients.
         final: bool, True after the last round.
     """
 
@@ -337,12 +343,12 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True)
 class NextPhase:
-    """A later phase of a method with another state, and perhaps another model.
+    """A later phase of a method, with its own state and possibly another model.
 
     Attributes:
-        rounds: how many rounds the phase before it lasts.
+        rounds: the number of rounds of the preceding phase.
         method: the method of the next phase.
-        model: ``model(model) -> Model`` of the next phase.
+        model: ``Model -> Model``, the model of the next phase.
         transition: ``(context, params, stats, server) -> (params, stats)`` for one seed;
             ``context`` and ``server`` are those of the phase that ends.
     """
@@ -355,47 +361,52 @@ class NextPhase:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A federated method; every field but the name may stay at FedAvg's default.
+    """A federated method; every field except the name defaults to FedAvg's behaviour.
 
     Attributes:
-        name: as in the registry.
-        loss: ``LossContext -> scalar``, in place of mean cross-entropy.
-        regularizer: ``LossContext -> scalar``, added to the loss.
-        scratch: ``Client -> pytree``, variables of one local training.
+        name: the name in the registry.
+        loss: ``LossContext -> scalar``, replaces the mean cross-entropy.
+        regularizer: ``LossContext -> scalar``, is added to the loss.
+        scratch: ``Client -> pytree``, the initial temporary variables of a local training.
         update_scratch: ``LossContext -> pytree``, the scratch after a batch.
         correct_gradient: ``(gradient, params, Client) -> gradient``.
-        trainable: ``(Client, step) -> mask`` with a bool for every parameter leaf; where it is
-            False, neither gradients, weight decay nor momentum move the parameters.
-        step: ``Step -> StepResult``.
-        num_batches: batches one step takes.
-        optimizer: optax transformation in place of momentum, between clipping and weight decay on
-            one side and the learning rate on the other; its updates are subtracted.
-        keep_optimizer_state: clients keep the optimiser's state between rounds.
-        balanced_batches: every sample of a batch is drawn with replacement from a class drawn
-            uniformly among those the client has; an epoch has as many draws as samples.
-        start: ``Client -> (params, stats)`` local training starts from.
-        before_training: ``Client -> pytree``, computed before local training for ``make_upload``.
+        trainable: ``(Client, step) -> mask`` with one bool per parameter leaf. Where it is False,
+            neither gradients nor weight decay nor momentum change the parameters.
+        step: ``Step -> StepResult``, replaces the local step.
+        num_batches: the number of batches that one step uses.
+        optimizer: optax transformation that replaces momentum. It is applied after clipping and
+            weight decay and before the learning rate; its updates are subtracted.
+        keep_optimizer_state: whether clients keep the optimiser's state between rounds.
+        balanced_batches: whether to draw each sample of a batch by first drawing one of the
+            client's classes uniformly and then one of its samples with replacement. The number of
+            draws per epoch is the client's number of samples.
+        start: ``Client -> (params, stats)``, the model from which local training starts.
+        before_training: ``Client -> pytree``, is computed before local training and passed to
+            ``make_upload``.
         make_upload: ``(Client, LocalResult) -> Upload``.
-        weight: ``(Client, LocalResult) -> scalar`` aggregation weight, in place of ``num_samples``.
-        update_server_state: ``Round -> server state``, before ``server``.
-        server: ``Round -> ServerResult``.
+        weight: ``(Client, LocalResult) -> scalar``, the aggregation weight; ``num_samples`` by
+            default.
+        update_server_state: ``Round -> server state``, is called before ``server``.
+        server: ``Round -> ServerResult``, replaces the weighted mean.
         init: ``InitContext -> MethodState``.
-        eval_model: ``Evaluation -> pytree`` handed to ``predict``, in place of
-            ``(params, stats)``.
+        eval_model: ``Evaluation -> pytree``, the argument of ``predict``; ``(params, stats)`` by
+            default.
         predict: ``(Model, pytree, x) -> Outputs`` of the evaluated model.
-        personal: ``Client -> (params, stats)`` of the client's own model, as if a round began.
-        next_phase: a later phase.
-        model: ``Model -> Model``, the method's own model around the configured one.
-        needs_linear_head: the method computes logits by ``models.functional.head``, or changes
-            ``params["head"]``, so that another method's ``model`` cannot replace it.
-        needs_blocks: the method reads ``Outputs.blocks``.
-        needs_client_models: the server needs every client's model.
-        needs_labelled_data: the server needs labelled data.
-        needs_unlabelled_data: the server needs unlabelled data.
+        personal: ``Client -> (params, stats)``, the client's personal model at the start of a
+            round.
+        next_phase: the phase that follows this one.
+        model: ``Model -> Model``, wraps the configured model.
+        needs_linear_head: whether the method computes logits with ``models.functional.head`` or
+            changes ``params["head"]``, so that another method's ``model`` cannot replace the head.
+        needs_blocks: whether the method reads ``Outputs.blocks``.
+        needs_client_models: whether the server needs every client's model.
+        needs_labelled_data: whether the server needs labelled data.
+        needs_unlabelled_data: whether the server needs unlabelled data.
         head_bias: False if the method needs a head without bias.
-        projection: width of the projection head the method needs, or 0.
-        local_steps: local steps of the method itself, in place of the configuration's, or 0.
-        uses_total_rounds: rounds depend on ``RunInfo.rounds``, which a resumed run may not change.
+        projection: width of the projection head that the method needs, or 0.
+        local_steps: number of local steps that replaces the configured one, or 0.
+        uses_total_rounds: whether results depend on ``RunInfo.rounds``, in which case a resumed run
+            may not change it.
     """
 
     name: str
@@ -434,20 +445,20 @@ class Method:
 
 
 def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:
-    """Mean of ``values [B]`` over ``where [B]``; 0 if no row is valid."""
+    """Returns the mean of ``values [B]`` over ``where [B]``; 0 if no row is valid."""
     return jnp.sum(jnp.where(where, values, 0.0)) / jnp.maximum(jnp.sum(where), 1)
 
 
 def uniform(client: Client, result: LocalResult) -> jax.Array:
-    """Aggregation weight 1 for every client."""
+    """Returns the aggregation weight 1 for every client."""
     return jnp.float32(1.0)
 
 
 def batch_count(client: Client, result: LocalResult) -> jax.Array:
-    """Aggregation weight by the number of batches in an epoch."""
+    """Returns the number of batches per epoch as the aggregation weight."""
     return jnp.ceil(client.num_samples / client.info.batch_size)
 
 
 def average(rnd: Round) -> ServerResult:
-    """FedAvg's server: the weighted mean of the local models."""
+    """Returns the weighted mean of the local models, which is FedAvg's server rule."""
     return ServerResult(optax.tree.add(rnd.params, rnd.mean_delta), rnd.mean_stats, rnd.state)

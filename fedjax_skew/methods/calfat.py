@@ -1,8 +1,9 @@
 """CalFAT's calibrated loss. Chen et al., CalFAT: Calibrated Federated Adversarial Training with
 Label Skewness, NeurIPS 2022.
 
-The published form: logits times 10, shifted by the logarithm of the local counts, a missing class
-counted as one sample, and equal weights on the server. Training is on clean samples.
+As in the published code, logits are multiplied by 10 and shifted by the logarithm of the local
+counts, a missing class counts as one sample, and the server weights clients equally. Training uses
+clean samples; there is no adversarial training.
 """
 
 from fedjax_skew import losses
@@ -12,11 +13,11 @@ from fedjax_skew.methods.base import Method, uniform
 
 @validated("hparams.calfat")
 def calfat(*, scale: Positive = 10.0, uniform_weights: bool = True) -> Method:
-    """Cross-entropy calibrated by local class counts, with equal weights for clients.
+    """Calibrates the cross-entropy by local class counts and weights clients equally.
 
     Args:
         scale: factor on the logits.
-        uniform_weights: weight clients equally; False weights them by samples.
+        uniform_weights: whether to weight clients equally instead of by their number of samples.
     """
 
     def loss(context):

@@ -2,12 +2,12 @@
 Non-IID Data, NeurIPS 2021.
 
 After training, every client sends the count, mean and covariance of its features for each class.
-The server pools them, draws features from one Gaussian a class, and trains the head alone on them.
-Pooling is computed in two passes over the clients: sums give the means, and squares around those
-means give exactly the unbiased covariance of the paper's formula, without its loss of digits.
-Nothing changes in training, so it combines with any method that has no evaluated model of its own.
-Powers and other transformations of the features, which the paper uses in some settings, are left
-out.
+The server pools them, draws features from one Gaussian per class, and trains only the head on them.
+The moments are pooled in two passes over the clients: the first computes the means, and the second
+the squares around those means. The result is the unbiased covariance of the paper's formula,
+without that formula's loss of precision. Training itself does not change, so CCVR can be combined
+with any method that does not define its own evaluated model. The powers and other transformations
+of the features that the paper uses in some settings are not implemented.
 """
 
 import jax
@@ -28,15 +28,15 @@ def ccvr(
     ridge: NonNegative = 1e-6,
     every_evaluation: bool = False,
 ) -> Method:
-    """The final model's head is calibrated on Gaussian features of all clients' classes.
+    """Calibrates the final model's head on features drawn from one Gaussian per class.
 
     Args:
-        samples_per_class: features drawn for each class.
-        epochs: passes over them.
+        samples_per_class: number of features drawn per class.
+        epochs: number of passes over these features.
         head_lr: learning rate of the head, which starts from the trained one.
-        batch_size: features in a step.
-        ridge: added to the diagonal of the covariances.
-        every_evaluation: calibrate for every evaluation instead of the last one only.
+        batch_size: features per step.
+        ridge: constant added to the diagonal of the covariances.
+        every_evaluation: whether to calibrate for every evaluation instead of only the last one.
     """
 
     def calibrate(evaluation: Evaluation):
@@ -68,7 +68,7 @@ def ccvr(
 
 
 def pooled_moments(evaluation: Evaluation) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Counts ``[C]``, means ``[C, D]`` and unbiased covariances ``[C, D, D]`` over all clients."""
+    """Returns counts ``[C]``, means ``[C, D]`` and covariances ``[C, D, D]`` over all clients."""
     num_features, num_classes = evaluation.params["head"]["kernel"].shape
 
     def rows(client, batch):
@@ -100,7 +100,7 @@ def pooled_moments(evaluation: Evaluation) -> tuple[jax.Array, jax.Array, jax.Ar
 def draw_features(
     key: jax.Array, mean: jax.Array, covariance: jax.Array, number: int, ridge: float
 ) -> jax.Array:
-    """``[C, number, D]`` Gaussian features; eigenvalues that rounding made negative count as 0."""
+    """Draws Gaussian features ``[C, number, D]``; negative eigenvalues are treated as 0."""
 
     def one(args):
         key, mean, covariance = args

@@ -1,4 +1,4 @@
-"""Sums of features by class, gathered batch by batch."""
+"""Sums of features by class, accumulated over batches."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ from fedjax_skew.methods.base import Batch, Client, PyTree
 
 
 def zero_sums(client: Client) -> PyTree:
-    """No features yet: ``{"sum": [C, D], "count": [C]}``."""
+    """Returns empty sums ``{"sum": [C, D], "count": [C]}``."""
     width, num_classes = client.params["head"]["kernel"].shape
     return {"sum": jnp.zeros((num_classes, width)), "count": jnp.zeros(num_classes)}
 
@@ -21,5 +21,5 @@ def add_batch(sums: PyTree, features: jax.Array, batch: Batch) -> PyTree:
 
 
 def class_means(sums: PyTree) -> jax.Array:
-    """Mean features ``[C, D]``; 0 for classes without any."""
+    """Returns the mean features ``[C, D]``; 0 for classes without samples."""
     return sums["sum"] / jnp.maximum(sums["count"], 1)[:, None]

@@ -1,4 +1,4 @@
-"""Composition: ``a+b`` is one method whose parts come from both."""
+"""Composition of methods: ``a+b`` is one method whose parts come from both."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from fedjax_skew.methods.base import (
     Upload,
 )
 
-# Parts that can exist only once, with the words an error uses for them.
+# Parts that only one method may define, with their names in error messages.
 _SINGLE = {
     "loss": "the loss",
     "step": "the local step",
@@ -37,13 +37,15 @@ def compose(parts: Sequence[Method]) -> Method:
     """Merges methods; state, scratch and uploads become dicts keyed by method name.
 
     Raises:
-        ValueError: if two methods define a part that can exist only once, or have phases.
+        ValueError: if a method is named twice, if two methods define a part that only one may
+            define, if a method trains in phases, or if one method replaces the linear head that
+            another needs.
     """
     if len(parts) == 1:
         return parts[0]
     name = "+".join(p.name for p in parts)
     if len({p.name for p in parts}) < len(parts):
-        raise ValueError(f"method={name!r} names a method twice; each may stand once.")
+        raise ValueError(f"method={name!r} names a method twice; name each method once.")
     for part in parts:
         if part.next_phase is not None:
             raise ValueError(
@@ -92,7 +94,7 @@ def compose(parts: Sequence[Method]) -> Method:
             s, client=_client(s.client, p.name), scratch=_own(s.scratch, p.name)
         )
         result = p.step(own)
-        # The gradient's by-products carry everybody's scratch; the rule only changes its own.
+        # The auxiliary results hold the scratch of all methods; the rule changes only its own.
         scratch = result.aux.scratch
         if p.scratch is not None:
             scratch = {**scratch, p.name: result.scratch}
@@ -188,7 +190,7 @@ def compose(parts: Sequence[Method]) -> Method:
 
 def _only(parts: Sequence[Method], field: str, name: str) -> Method | None:
     owners = [p for p in parts if getattr(p, field) is not None]
-    # Methods that ask for the same weights do not contradict each other.
+    # Methods with the same weights are compatible.
     agree = field == "weight" and len({p.weight for p in owners}) == 1
     if len(owners) > 1 and not agree:
         raise ValueError(

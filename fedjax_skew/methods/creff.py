@@ -1,15 +1,15 @@
 """CReFF. Shang et al., Federated Learning on Heterogeneous and Long-Tailed Data via Classifier
 Re-training with Federated Features, IJCAI 2022.
 
-There are three heads. Clients train the whole model with FedAvg's head. Before that they send,
-class by class, the gradient of the re-trained head on the global features. The server changes its
-synthetic features until they give the same gradients at that same head, and trains a new, random
-head on them: that one is evaluated, with FedAvg's backbone, and is the re-trained head of the next
-round.
+Clients train the whole model with FedAvg's head. Before training, they compute the gradient of the
+re-trained head on the global model's features, class by class, and send it to the server. The
+server optimises its synthetic features so that they produce the same gradients at that head. It
+then trains a new, randomly initialised head on them. This head is evaluated with FedAvg's backbone
+and is the re-trained head of the next round.
 
-The mean of several gradients on small samples of a class is computed as one gradient on all of
-them together, drawn with replacement. The differentiable augmentation of these samples, an option
-of the published code, is left out.
+The mean of several gradients on small samples of a class is computed as one gradient on all of the
+samples together, which are drawn with replacement. The differentiable augmentation of these
+samples, an option of the published code, is not implemented.
 """
 
 import jax
@@ -44,17 +44,17 @@ def creff(
     sample_size: PositiveInt = 32,
     repeats: PositiveInt = 10,
 ) -> Method:
-    """The head is re-trained on synthetic features that match the clients' gradients.
+    """Re-trains the head on synthetic features that match the clients' gradients.
 
     Args:
-        images_per_class: synthetic features of each class.
-        match_steps: steps of the features a round.
+        images_per_class: number of synthetic features per class.
+        match_steps: optimisation steps of the features per round.
         match_lr: learning rate of the features.
-        classifier_epochs: passes over the features that train the new head.
+        classifier_epochs: number of passes over the features that train the new head.
         classifier_lr: learning rate of the new head.
-        classifier_batch_size: its batch size.
-        sample_size: samples of a class in one gradient.
-        repeats: how many such gradients a client averages.
+        classifier_batch_size: batch size of the new head's training.
+        sample_size: samples of a class per gradient.
+        repeats: number of such gradients that a client averages.
     """
 
     def init(context):
@@ -120,7 +120,7 @@ def creff(
 def head_gradient(
     classifier: PyTree, features: jax.Array, c: jax.Array, where: jax.Array
 ) -> PyTree:
-    """Gradient of the mean cross-entropy of class ``c`` in the head; 0 if no row counts."""
+    """Returns the head's gradient of the mean cross-entropy of class ``c``; 0 without rows."""
 
     def loss(classifier):
         logits = head({"head": classifier}, features)
@@ -133,16 +133,17 @@ def head_gradient(
 def mismatch(
     features: jax.Array, classifier: PyTree, target: PyTree, known: jax.Array
 ) -> jax.Array:
-    """How far the features' gradients point away from the target's, over all known classes.
+    """Measures how much the gradients of the features differ in direction from the target.
 
     Args:
         features: ``[C, n, D]``.
         classifier: the head at which gradients are taken.
         target: gradients ``[C, ...]`` of the clients.
-        known: bool ``[C]``, classes that have a target.
+        known: bool ``[C]``, the classes that have a target.
 
     Returns:
-        The sum over classes of 1 - cosine, for each class's row of the kernel and for the bias.
+        The sum of 1 - cosine over the known classes, for each class's row of the kernel and for the
+        bias.
     """
 
     def of_class(features, c, target):
@@ -165,7 +166,7 @@ def match(
     steps: int,
     lr: float,
 ) -> jax.Array:
-    """Gradient descent of the features on :func:`mismatch`."""
+    """Minimises :func:`mismatch` over the features by gradient descent."""
 
     def body(features, _):
         gradient = jax.grad(mismatch)(features, classifier, target, known)
@@ -175,7 +176,7 @@ def match(
 
 
 def _cosine(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Cosine of rows ``[n, d]``; finite, with a finite gradient, for rows of zeros."""
+    """Returns the cosines of rows ``[n, d]``; values and gradients are finite for zero rows."""
 
     def length(rows):
         square = jnp.sum(jnp.square(rows), -1)

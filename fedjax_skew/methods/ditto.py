@@ -1,10 +1,11 @@
 """Ditto. Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021.
 
-A client trains two models on the same batches: FedAvg's, and its own one ``v`` on the objective
-plus ``lam / 2 |v - x|^2``, where ``x`` is the global model at the start of the round. They do not
-interact. ``v`` is trained by the run's SGD, momentum and weight decay included (the authors use
-none), but is not clipped; it keeps its own running statistics. Clients have equal weights, as in
-the authors' code. Their choice of ``lam`` by the client on held-out data is left out.
+A client trains two models on the same batches: FedAvg's model, and a personal model ``v`` on the
+objective plus ``lam / 2 |v - x|^2``, where ``x`` is the global model at the start of the round. The
+two trainings do not interact. ``v`` is trained with the run's SGD, including momentum and weight
+decay (the authors use neither), but without clipping, and has its own running statistics. Clients
+have equal weights, as in the authors' code. The authors' selection of ``lam`` per client on
+held-out data is not implemented.
 """
 
 import jax
@@ -16,10 +17,10 @@ from fedjax_skew.methods.base import Method, MethodState, StepResult, Upload, un
 
 @validated("hparams.ditto")
 def ditto(*, lam: NonNegative = 1.0) -> Method:
-    """Clients train an own model near the global one, beside FedAvg.
+    """Trains, in addition to FedAvg, personal models that stay close to the global model.
 
     Args:
-        lam: strength of the tie to the global model; 0 trains own models alone.
+        lam: weight of the distance to the global model; 0 trains purely local models.
     """
 
     def scratch(client):

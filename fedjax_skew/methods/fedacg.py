@@ -1,10 +1,10 @@
 """FedACG. Kim, Kim and Han, Communication-Efficient Federated Learning with Accelerated Client
 Gradient, CVPR 2024.
 
-The server sends a look-ahead ``x + lam m`` and keeps ``x``: clients start there and are tied to it
-by ``beta |w - x - lam m|^2``, without a factor of one half, as in the authors' code. The momentum
-becomes ``m <- lam m + mean (y - x - lam m)`` and the model the plain mean of the local ones, which
-is ``x + m``. What is evaluated is ``x``, not the look-ahead.
+The server sends the look-ahead point ``x + lam m`` and keeps ``x``. Clients start from that point,
+and their loss includes ``beta |w - x - lam m|^2``, without a factor of one half, as in the authors'
+code. The momentum becomes ``m <- lam m + mean (y - x - lam m)``, and the model becomes the plain
+mean of the local models, which is ``x + m``. The evaluated model is ``x``, not the look-ahead.
 """
 
 import jax
@@ -16,11 +16,11 @@ from fedjax_skew.methods.base import Method, MethodState, ServerResult, uniform
 
 @validated("hparams.fedacg")
 def fedacg(*, lam: BelowOne = 0.85, beta: NonNegative = 1e-3) -> Method:
-    """Clients start from the point that the server's momentum looks ahead to.
+    """Starts clients from a look-ahead point given by the server's momentum.
 
     Args:
         lam: momentum of the server.
-        beta: weight of the squared distance to the look-ahead.
+        beta: weight of the squared distance to the look-ahead point.
     """
 
     def init(context):

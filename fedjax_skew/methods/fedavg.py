@@ -7,9 +7,9 @@ from fedjax_skew.methods.base import Method, uniform
 
 @validated("hparams.fedavg")
 def fedavg(*, uniform_weights: bool = False) -> Method:
-    """Local SGD and the mean of the local models.
+    """Averages models that clients train with local SGD.
 
     Args:
-        uniform_weights: weight clients equally instead of by their number of samples.
+        uniform_weights: whether to weight clients equally instead of by their number of samples.
     """
     return Method("fedavg", weight=uniform if uniform_weights else None)

@@ -1,12 +1,12 @@
 """FedBABU. Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image
 Classification, ICLR 2022.
 
-Clients train the body only; the head keeps its random initial value, the same for everybody, for
-the whole training, whatever the weight decay. The server averages bodies with equal weights. The
-global model is evaluated with that head. A client's own model is the global model after
-``finetune_epochs`` of SGD on the client's data, head and body together; 5 epochs in the authors'
-notebook. They normalise test batches by their own statistics; here running statistics are averaged
-as for other methods.
+Clients train only the body. The head keeps its random initial value, which all clients share, and
+is not affected by weight decay. The server averages bodies with equal weights, and the global model
+is evaluated with the initial head. A client's personal model is the global model after
+``finetune_epochs`` of SGD on the client's data, in which head and body are trained together; the
+authors' notebook uses 5 epochs. The authors normalise test batches by their own statistics; here
+running statistics are averaged as for other methods.
 """
 
 from fedjax_skew.checks import BelowOne, NumSteps, Positive, validated
@@ -22,12 +22,12 @@ def fedbabu(
     finetune_lr: Positive = 1e-3,
     finetune_momentum: BelowOne = 0.9,
 ) -> Method:
-    """The body is trained under a fixed random head; clients then fine-tune the whole model.
+    """Trains the body with a fixed random head; clients then fine-tune the whole model.
 
     Args:
-        finetune_epochs: passes over a client's data that make its own model.
-        finetune_lr: learning rate of these passes.
-        finetune_momentum: momentum of these passes.
+        finetune_epochs: number of passes over a client's data that fine-tune its personal model.
+        finetune_lr: learning rate of the fine-tuning.
+        finetune_momentum: momentum of the fine-tuning.
     """
 
     def personal(client):

@@ -1,14 +1,14 @@
 """FedBE. Chen and Chao, FedBE: Making Bayesian Model Ensemble Applicable to Federated Learning,
 ICLR 2021.
 
-The server samples models around the clients', takes the mean probability of the average, the
-sampled and the client models as teacher, and distils it on unlabelled data into a student whose
-weights are averaged along the way (SWA). As in the published code: the Gaussian is fitted to each
-tensor's updates scaled to length 1, with a tenth of their spread, around the model the round
-started from; the teacher is sharpened; the divergence is also divided by the number of classes;
-the learning rate of SWA is constant. Sampled Gaussian models carry the averaged running statistics
-of normalisation layers. The student's are estimated anew on the server's data, by training-mode
-passes.
+The server samples models around the client models. The teacher is the mean probability of the
+average, the sampled and the client models. It is distilled on unlabelled data into a student whose
+weights are averaged during training (SWA). As in the published code, the Gaussian is fitted to each
+tensor's updates, scaled to length 1, around the model from which the round started, with a tenth of
+the standard deviation; the teacher is sharpened; the divergence is divided by the number of
+classes; and the learning rate of SWA is constant. Models sampled from the Gaussian use the averaged
+running statistics of normalisation layers. The student's statistics are re-estimated on the
+server's data by passes in training mode.
 """
 
 from typing import Literal
@@ -41,7 +41,7 @@ from fedjax_skew.methods.server_training import (
 )
 
 MIN_VARIANCE = 1e-5
-# A running average forgets what it started from: 0.9 ** 50 is half a percent.
+# After 50 batches, the initial value has a share of 0.9 ** 50, or 0.5 %, in the running average.
 MIN_STATS_BATCHES = 50
 
 
@@ -62,24 +62,24 @@ def fedbe(
     swa_start: NonNegativeInt = 500,
     swa_every: PositiveInt = 25,
 ) -> Method:
-    """The server distils an ensemble of sampled models into their average on unlabelled data.
+    """Distils an ensemble of sampled models into the average on the server's unlabelled data.
 
     Args:
-        sampling: ``"gaussian"`` around the clients' updates, or ``"dirichlet"`` for random convex
-            combinations of the client models.
-        num_models: sampled models.
-        spread: factor on the standard deviation (Gaussian).
-        alpha: concentration of the combinations (Dirichlet).
-        use_clients: the client models teach as well.
-        temperature: probabilities are raised to the power of ``1 / temperature``.
-        epochs: passes over the unlabelled data a round.
+        sampling: ``"gaussian"`` samples around the clients' updates; ``"dirichlet"`` samples random
+            convex combinations of the client models.
+        num_models: number of sampled models.
+        spread: factor on the standard deviation of the Gaussian.
+        alpha: concentration of the Dirichlet distribution.
+        use_clients: whether the client models are part of the teacher.
+        temperature: the teacher's probabilities are raised to the power of ``1 / temperature``.
+        epochs: number of passes over the unlabelled data per round.
         server_lr: learning rate of SGD.
-        momentum: of SGD.
-        weight_decay: of SGD.
-        batch_size: unlabelled samples in a step.
-        swa_start: first step whose weights enter the average; a third of all steps if that is
-            sooner.
-        swa_every: steps between two weights that enter the average.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of SGD.
+        batch_size: unlabelled samples per step.
+        swa_start: first step whose weights enter the average, or a third of all steps if that is
+            earlier.
+        swa_every: number of steps between two weights that enter the average.
     """
 
     def sample(rnd, key):
@@ -148,7 +148,7 @@ def fedbe(
 
 
 def sample_gaussian(rnd: Round, key: jax.Array, number: int, spread: float) -> PyTree:
-    """Models ``[number, ...]`` around the clients' updates, tensor by tensor."""
+    """Samples models ``[number, ...]`` around the clients' updates, tensor by tensor."""
     share = equal_weights(rnd)
     leaves, structure = jax.tree.flatten(rnd.params)
     clients = jax.tree.leaves(rnd.client_params)
@@ -169,7 +169,7 @@ def sample_gaussian(rnd: Round, key: jax.Array, number: int, spread: float) -> P
 
 
 def _estimate_stats(rnd: Round, params, stats, key, batch_size: int) -> PyTree:
-    """Running statistics of a model on the server's unlabelled data."""
+    """Estimates the running statistics of a model on the server's unlabelled data."""
     if not jax.tree.leaves(stats):
         return stats
     x = rnd.unlabelled

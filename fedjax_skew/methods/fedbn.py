@@ -1,9 +1,10 @@
 """FedBN. Li et al., FedBN: Federated Learning on Non-IID Features via Local Batch Normalization,
 ICLR 2021.
 
-Normalisation layers (scale, shift and running statistics) stay with the client. Parameters are
-chosen by layer, not by a substring of their name. There is no global normalisation: the global
-model that is evaluated carries the averages, and ``personal`` gives each client's own model.
+Normalisation layers (scale, shift and running statistics) stay with the client. They are identified
+by the name of the layer, which starts with ``norm``, not by a substring of the parameter's name.
+There are no global normalisation layers: the evaluated global model uses the averages, and
+``personal`` returns each client's own model.
 """
 
 from fedjax_skew.checks import validated
@@ -14,12 +15,12 @@ from fedjax_skew.models import norm_mask
 
 @validated("hparams.fedbn")
 def fedbn() -> Method:
-    """Normalisation layers stay local; everything else is averaged."""
+    """Keeps normalisation layers local and averages everything else."""
     return keep_leaves("fedbn", norm_mask, keep_stats=True)
 
 
 def local_statistics() -> Method:
-    """Only the running statistics stay local: the policy ``batch_norm="local"``."""
+    """Keeps only the running statistics local, which is the policy ``batch_norm="local"``."""
     return Method(
         "local_statistics",
         init=lambda context: MethodState(None, context.stats),

@@ -1,13 +1,14 @@
 """FedCM. Xu et al., FedCM: Federated Learning with Client-level Momentum, 2021.
 
-A client descends along ``alpha g + (1 - alpha) d``, where ``d`` estimates the global gradient: the
-mean direction ``-(y - x) / (K lr)`` of the last round's clients, 0 in the first round, which so
-runs at ``alpha`` times the learning rate. Weight decay is added outside the mixture. ``K`` and
-``lr`` are the client's own steps and the rate of the round in which it took them; implementations
-that take one ``K`` for everybody misjudge clients of unequal size. The server takes the plain mean.
+A client descends along ``alpha g + (1 - alpha) d``, where ``d`` estimates the global gradient by
+the mean direction ``-(y - x) / (K lr)`` of the last round's clients. In the first round ``d`` is 0,
+so that the effective learning rate is ``alpha`` times the configured one. Weight decay is added
+after mixing. ``K`` and ``lr`` are the number of steps of each client and the learning rate of the
+round in which it took them; implementations that use one ``K`` for all clients are biased if
+clients have different sizes. The server takes the plain mean.
 
-There is no published code of the authors. Use it with ``momentum=0``: local momentum would count
-history twice, and is only divided out of ``d``.
+The authors have not published code. Use the method with ``momentum=0``: local momentum would
+account for past gradients twice, although ``d`` is corrected for its length.
 """
 
 import jax
@@ -21,12 +22,12 @@ from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
 
 @validated("hparams.fedcm")
 def fedcm(*, alpha: Fraction = 0.1, server_lr: Positive = 1.0) -> Method:
-    """Local gradients are mixed with the mean direction of the last round.
+    """Mixes local gradients with the mean direction of the last round.
 
     Args:
         alpha: share of the local gradient; 1 is FedAvg.
-        server_lr: step of the server along the mean update. At 1 the server rule is plain
-            averaging, and another method may bring its own.
+        server_lr: server learning rate on the mean update. At 1, the server rule is plain averaging
+            and can be replaced by that of another method in a composition.
     """
 
     def init(context):

@@ -1,16 +1,17 @@
 """FedConcat. Diao, Li and He, Exploiting Label Skews in Federated Learning with Model
 Concatenation, AAAI 2024.
 
-Clients are clustered by their label histograms (k-means), and each cluster runs its own FedAvg
-from the same initial model. Then the clusters' encoders are frozen and stand side by side, and all
-clients train one linear head on all their features, a few batches a round and with equal weights,
-because everybody takes as many steps. In the first phase a cluster without a participant keeps its
-model.
+In the first phase, clients are clustered by their label histograms with k-means, and each cluster
+runs its own FedAvg from the same initial model. A cluster without participants in a round keeps its
+model. In the second phase, the clusters' encoders are frozen and their features are concatenated,
+and all clients train one linear head on them, for a few batches per round. Clients have equal
+weights in this phase, because they all take the same number of steps.
 
-Encoders are frozen in evaluation mode; published code leaves them in training mode, so that the
-statistics of batch normalisation keep changing. While the encoders train, what is evaluated is the
-mean probability of the cluster models. Left out: FedConcat-ID, which clusters by the predictions of
-trained client models, clusters of limited size, and noise on the histograms.
+Frozen encoders run in evaluation mode; the published code leaves them in training mode, so that the
+statistics of batch normalisation keep changing. During the first phase, the evaluated prediction is
+the mean probability of the cluster models. The following are not implemented: FedConcat-ID, which
+clusters by the predictions of trained client models; clusters of limited size; and noise on the
+histograms.
 """
 
 from typing import Literal
@@ -49,14 +50,14 @@ def fedconcat(
     head_steps: NumSteps = 3,
     head_init: Literal["random", "concatenated"] = "random",
 ) -> Method:
-    """Clusters of similar clients train encoders; a common head is trained on all of them.
+    """Trains one encoder per cluster of similar clients, then a common head on all encoders.
 
     Args:
-        num_clusters: how many clusters, and encoders.
-        encoder_rounds: rounds of the first phase; the rest of the run trains the head.
-        head_steps: local steps of a client and round in the second phase.
-        head_init: ``"random"``, or ``"concatenated"`` to start from the clusters' heads side by
-            side, with the sum of their biases.
+        num_clusters: number of clusters and encoders.
+        encoder_rounds: rounds of the first phase; the remaining rounds train the head.
+        head_steps: local steps per client and round in the second phase.
+        head_init: ``"random"``, or ``"concatenated"`` to start from the concatenation of the
+            clusters' heads, with the sum of their biases.
     """
 
     def init(context: InitContext) -> MethodState:
@@ -111,9 +112,9 @@ def fedconcat(
 
 
 def cluster_clients(class_counts: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
-    """Cluster of each client, int32 ``[K]``, by k-means on label histograms.
+    """Returns the cluster of each client, int32 ``[K]``, by k-means on label histograms.
 
-    If fewer histograms than clusters differ, the last clusters stay empty.
+    If there are fewer distinct histograms than clusters, the last clusters are empty.
     """
     cluster = import_extra("sklearn.cluster", "methods")
     num_clients = class_counts.shape[0]
@@ -129,7 +130,7 @@ def cluster_clients(class_counts: np.ndarray, num_clusters: int, seed: int) -> n
 
 
 def concatenated(model: Model) -> Model:
-    """The model whose features are those of all encoders, which live in its ``stats``."""
+    """Returns the model whose features are those of all encoders, stored in its ``stats``."""
 
     def features(params, stats, x, *, train=False, where=None):
         encoders = stats["encoders"]
@@ -151,7 +152,7 @@ def concatenated(model: Model) -> Model:
 
 
 def _side_by_side(features: jax.Array) -> jax.Array:
-    """``[G, B, D]`` to ``[B, G * D]``."""
+    """Reshapes ``[G, B, D]`` to ``[B, G * D]``."""
     return jnp.swapaxes(features, 0, 1).reshape(features.shape[1], -1)
 
 
@@ -161,7 +162,7 @@ def _start(client: Client) -> tuple[PyTree, PyTree]:
 
 
 def _average_clusters(rnd: Round) -> ServerResult:
-    """FedAvg in each cluster; the global model is their mean, and nothing depends on it."""
+    """Averages the models of each cluster; the global model is their mean and is not used."""
     sums, state = rnd.summed, rnd.state
     weight = sums["weight"]
 
@@ -188,5 +189,5 @@ def _predict_clusters(model: Model, eval_model: PyTree, x: jax.Array) -> Outputs
 
 
 def _keep_encoders(rnd: Round) -> ServerResult:
-    """The mean of the heads; encoders come back untouched by any rounding of their mean."""
+    """Averages the heads and returns the encoders unchanged, without the rounding of a mean."""
     return ServerResult(optax.tree.add(rnd.params, rnd.mean_delta), rnd.stats, rnd.state)

@@ -1,13 +1,13 @@
 """FedCurv. Shoham et al., Overcoming Forgetting in Federated Learning on Non-IID Data, 2019.
 
-A client pays ``lam * sum_j (w - y_j)' diag(F_j) (w - y_j)`` for every other client ``j`` seen so
-far, with ``y_j`` the model and ``F_j`` the Fisher information it last uploaded. The sum over
-clients is a quadratic, so the server keeps its three coefficients and each client its own part, to
-be subtracted.
+A client's penalty is ``lam * sum_j (w - y_j)' diag(F_j) (w - y_j)`` over all other clients ``j``
+seen so far, where ``y_j`` is the model and ``F_j`` the Fisher information that client ``j``
+uploaded last. The sum is a quadratic function: the server keeps its three coefficients, and each
+client keeps its own contribution, which is subtracted.
 
-``F`` is the mean over samples of the client of squared gradients of the log-likelihood at its
+``F`` is the mean over the client's samples of the squared gradients of the log-likelihood of their
 labels, in evaluation mode. ``fisher="batch"`` squares the mean gradients of mini-batches instead,
-as published re-implementations do; it is smaller by up to the batch size.
+as published re-implementations do; the result is smaller by a factor of up to the batch size.
 """
 
 from typing import Literal, NamedTuple
@@ -29,13 +29,13 @@ from fedjax_skew.methods.base import (
     masked_mean,
 )
 
-# Floats of per-sample gradients that a running client holds at one time. More than a cache holds is
-# an order of magnitude slower on CPUs.
+# Number of floats of per-sample gradients that a client holds at one time. On CPUs, exceeding the
+# cache is slower by an order of magnitude.
 _FLOATS = 2**18
 
 
 class Quadratic(NamedTuple):
-    """``<square, w * w> - 2 <linear, w> + constant``."""
+    """The coefficients of ``<square, w * w> - 2 <linear, w> + constant``."""
 
     square: PyTree
     linear: PyTree
@@ -49,13 +49,13 @@ def fedcurv(
     fisher: Literal["sample", "batch"] = "sample",
     fisher_samples: NonNegativeInt = 500,
 ) -> Method:
-    """Clients keep parameters that matter to other clients, by their Fisher information.
+    """Penalises changes of parameters that are important to other clients.
 
     Args:
-        lam: weight of the penalty; training needs ``lr * lam * F`` well below 1.
-        fisher: ``"sample"`` or ``"batch"`` gradients are squared.
-        fisher_samples: random samples of a client that its Fisher information is estimated on,
-            rounded up to whole batches; 0 takes all of them.
+        lam: weight of the penalty; ``lr * lam * F`` must be well below 1 for training to converge.
+        fisher: whether to square the gradients of a ``"sample"`` or of a ``"batch"``.
+        fisher_samples: number of random samples of a client on which its Fisher information is
+            estimated, rounded up to whole batches; 0 uses all samples.
     """
 
     def init(context):
@@ -88,7 +88,7 @@ def fedcurv(
 
 
 def _fisher(client: Client, result: LocalResult, kind: str, samples: int) -> PyTree:
-    """Diagonal Fisher information of the local model on some of the client's samples."""
+    """Estimates the diagonal Fisher information of the local model on the client's samples."""
 
     def loss(params, batch):
         outputs, _ = client.model.apply(params, result.stats, batch.x, where=batch.where)
@@ -109,7 +109,7 @@ def _fisher(client: Client, result: LocalResult, kind: str, samples: int) -> PyT
         def add(total, rows):
             single = jax.tree.map(lambda a: a[:, None], rows)
             gradients = jax.vmap(gradient, (None, 0))(result.params, single)
-            # A padded row has the gradient of an empty mean, which is 0.
+            # The gradient of a padded row is that of an empty mean, which is 0.
             squared = jax.tree.map(lambda g: jnp.sum(jnp.square(g), 0), gradients)
             return optax.tree.add(total, squared), None
 

@@ -1,13 +1,14 @@
 """FedDF. Lin et al., Ensemble Distillation for Robust Model Fusion in Federated Learning, NeurIPS
 2020.
 
-The server averages the client models with equal weights and then trains the average, in training
-mode, towards the ensemble (the softmax of the clients' mean logits) on unlabelled data. The
-published code has a budget of 10,000 steps and stops after 1,000 without a better accuracy on
-labelled validation data. That needs labels on the server, so the default is a fixed number of
-steps; ``validation=True`` is the published rule, on the server's labelled data. The cosine
-schedule spans ``steps`` in both. The batch size is the paper's. Left out are the published code's
-other teachers (mean of losses, dropping clients at chance level).
+The server averages the client models with equal weights. It then trains the average, in training
+mode and on unlabelled data, to match the ensemble, which is the softmax of the clients' mean
+logits. The published code takes up to 10,000 steps and stops after 1,000 steps without an improved
+accuracy on labelled validation data. This requires labels on the server, so the default is a fixed
+number of steps; ``validation=True`` selects the published rule, on the server's labelled data. The
+cosine schedule spans ``steps`` in both cases. The batch size is that of the paper. The other
+teachers of the published code (the mean of losses, and the exclusion of clients at chance level)
+are not implemented.
 """
 
 import jax
@@ -44,18 +45,18 @@ def feddf(
     check_every: PositiveInt = 100,
     patience: PositiveInt = 1000,
 ) -> Method:
-    """The server distils the ensemble of client models into their average on unlabelled data.
+    """Distils the ensemble of client models into their average on unlabelled data.
 
     Args:
-        steps: distillation steps a round (the most, with ``validation``).
-        server_lr: initial learning rate of Adam; it falls to 0 by a cosine over ``steps``.
-        batch_size: unlabelled samples in a step.
-        temperature: of both softmaxes; there is no factor of its square.
-        clip_norm: bound of the gradient's norm; 0 does not clip.
-        validation: keep the student with the best accuracy on the server's labelled data, and stop
-            when it has not improved.
-        check_every: steps between two validations.
-        patience: steps without improvement after which training stops.
+        steps: number of distillation steps per round, or their maximum with ``validation``.
+        server_lr: initial learning rate of Adam, which decays to 0 by a cosine over ``steps``.
+        batch_size: unlabelled samples per step.
+        temperature: temperature of both softmaxes; the loss is not multiplied by its square.
+        clip_norm: bound of the gradient's norm; 0 disables clipping.
+        validation: whether to keep the student with the best accuracy on the server's labelled data
+            and to stop early when it no longer improves.
+        check_every: number of steps between two validations.
+        patience: number of steps without improvement after which training stops.
     """
 
     def server(rnd: Round) -> ServerResult:

@@ -1,13 +1,14 @@
 """FedDyn. Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021.
 
-A client minimises ``CE + a/2 ||w - x||^2 + a <w, h>`` where ``h`` sums its past updates ``y -
-x``; at the minimum ``-a h`` is its own gradient, so the penalties of all clients cancel at the
-optimum. The server adds the mean of all clients' ``h`` to the mean of the cohort's models. As in
-the published code both means are plain, and ``a = alpha / (n / mean n)``, which makes the optimum
-that of the sample-weighted objective; ``adapt_alpha=False`` is the paper's single ``alpha`` for
-all.
+A client minimises ``CE + a/2 ||w - x||^2 + a <w, h>``, where ``h`` is the sum of its past updates
+``y - x``. At the minimum, ``-a h`` is the client's own gradient, so that the penalties of all
+clients cancel at the optimum. The server adds the mean of all clients' ``h`` to the mean of the
+cohort's models. As in the published code, both means are unweighted and ``a = alpha / (n / mean
+n)``, so that the optimum is that of the sample-weighted objective; ``adapt_alpha=False`` uses the
+same ``alpha`` for all clients, as in the paper.
 
-Local momentum breaks the first-order condition behind ``h``; use it with ``momentum=0``.
+Local momentum violates the first-order condition on which ``h`` relies; use the method with
+``momentum=0``.
 """
 
 from typing import Literal
@@ -26,14 +27,16 @@ def feddyn(
     evaluate: Literal["cohort", "all", "server"] = "cohort",
     adapt_alpha: bool = True,
 ) -> Method:
-    """Dynamic regularisation: clients correct for their own past gradients.
+    """Applies dynamic regularisation, which corrects clients by their own past gradients.
 
     Args:
         alpha: strength of the regularisation.
-        evaluate: the model that is reported: ``"cohort"``, the mean of the round's local models;
-            ``"all"``, the mean of every client's latest model (the published plots; each client
-            then keeps it); or ``"server"``, the model that training continues from.
-        adapt_alpha: divide ``alpha`` by the client's share of samples times the number of clients.
+        evaluate: the evaluated model: ``"cohort"`` is the mean of the round's local models;
+            ``"all"`` is the mean of every client's latest model, as in the published plots, for
+            which each client keeps its model; ``"server"`` is the model from which training
+            continues.
+        adapt_alpha: whether to divide ``alpha`` by the ratio of the client's number of samples to
+            the mean over all clients.
     """
 
     def init(context):
@@ -53,7 +56,7 @@ def feddyn(
         if adapt_alpha:
             strength = alpha * client.server["mean_samples"] / jnp.maximum(client.num_samples, 1)
         drift = optax.tree.sub(context.params, client.params)
-        # <w - x, h> in place of <w, h>: the same gradient, and 0 at the start.
+        # <w - x, h> has the same gradient as <w, h> and is 0 at the start.
         return strength * (
             0.5 * optax.tree.vdot(drift, drift) + optax.tree.vdot(drift, client.state["h"])
         )

@@ -1,15 +1,15 @@
 """FedETF. Li et al., No Fear of Classifier Biases: Neural Collapse Inspired Federated Learning with
 Synthetic and Fixed Classifier, ICCV 2023.
 
-The head is a simplex equiangular tight frame that nobody trains. Features go through a linear
-projection, are scaled to length 1 and compared with the frame; the cosines are multiplied by a
-trained scalar, and clients minimise the balanced softmax. In the authors' code a vacant class
-counts as one sample; in the paper it drops out (``form="paper"``), with counts to the power of
-``gamma``.
+The head is a fixed simplex equiangular tight frame, which is not trained. Features pass through a
+linear projection, are scaled to length 1 and are compared with the frame. The cosines are
+multiplied by a trained scalar, and clients minimise the balanced softmax, with counts to the power
+of ``gamma``. In the authors' code, a vacant class counts as one sample; in the paper
+(``form="paper"``), it is excluded from the softmax.
 
-A client's own model, if asked for, is the global one after ``finetune_cycles`` of three epochs on
-the frame alone and three on the projection alone. The authors use 20 cycles, after one more local
-round, which is left out.
+A client's personal model, if enabled, is the global model after ``finetune_cycles`` cycles of three
+epochs on the frame alone and three on the projection alone. The authors use 20 cycles after an
+additional local round, which is not implemented.
 """
 
 from typing import Annotated, Literal
@@ -24,7 +24,7 @@ from fedjax_skew.methods.fine_tuning import fine_tune
 from fedjax_skew.methods.fixed_head import cosine_model, random_etf
 from fedjax_skew.methods.local_layers import body_mask
 
-_EPOCHS = 3  # of each half of a cycle
+_EPOCHS = 3  # Epochs of each half of a cycle.
 
 
 @validated("hparams.fedetf")
@@ -36,15 +36,18 @@ def fedetf(
     form: Literal["paper", "code"] = "code",
     finetune_cycles: Annotated[int, whole(0, smoke=1)] = 0,
 ) -> Method:
-    """Features are projected and compared with a fixed simplex frame.
+    """Projects features and compares them with a fixed simplex frame.
 
     Args:
-        width: size of the projected features, at least the number of classes; 0 is that number.
-        scale: what the trained factor on the cosines starts from; 10 for the authors' CNN, 1 for
+        width: size of the projected features, at least the number of classes; 0 stands for the
+            number of classes.
+        scale: initial value of the trained factor on the cosines; 10 for the authors' CNN, 1 for
             their ResNets.
         gamma: power of the class counts in the balanced softmax.
-        form: whether vacant classes count as one sample or drop out.
-        finetune_cycles: cycles that make a client's own model; 0 evaluates none.
+        form: whether vacant classes count as one sample (``"code"``) or are excluded from the
+            softmax (``"paper"``).
+        finetune_cycles: fine-tuning cycles of a client's personal model; 0 disables personal
+            models.
     """
 
     def make_head(key, features, classes):

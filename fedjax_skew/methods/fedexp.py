@@ -1,15 +1,16 @@
 """FedExP. Jhunjhunwala et al., FedExP: Speeding Up Federated Averaging via Extrapolation, ICLR
 2023.
 
-The server goes ``max(1, sum p_i |d_i|^2 / (2 (|sum p_i d_i|^2 + eps)))`` times the mean update.
-Norms and extrapolation cover parameters only: running statistics would swamp the ratio, and a
+The server multiplies the mean update by ``max(1, sum p_i |d_i|^2 / (2 (|sum p_i d_i|^2 + eps)))``.
+Norms and extrapolation apply only to parameters: running statistics would dominate the ratio, and a
 variance must not be extrapolated. The evaluated model is the average of the last two iterates, as
-in the paper; training continues from the last one. The iterates swing about their average, so the
-last one alone, which some comparisons evaluate (``average=False``), looks worse.
+in the paper; training continues from the last one. The iterates oscillate about their average, so
+the last one alone, which some comparisons evaluate (``average=False``), performs worse.
 
-The paper weights clients equally and keeps ``eps``; the published code weights them by samples
-(the default here, as for the methods it is compared with), and multiplies ``eps`` by the number
-of participants and by 0.998 squared every round (``form="code"``).
+The paper weights clients equally and uses a constant ``eps``. The published code weights clients by
+their number of samples, which is the default here for comparability with other methods. It also
+multiplies ``eps`` by the number of participants, and by 0.998 squared every round
+(``form="code"``).
 """
 
 from typing import Literal
@@ -30,14 +31,14 @@ def fedexp(
     uniform_weights: bool = False,
     form: Literal["paper", "code"] = "paper",
 ) -> Method:
-    """The server extrapolates the mean update when clients disagree.
+    """Extrapolates the mean update on the server when clients disagree.
 
     Args:
-        eps: added to the squared norm of the mean update.
-        average: evaluate the average of the last two iterates, not the last one.
-        uniform_weights: weight clients equally instead of by their number of samples.
-        form: keep ``eps``, or scale it by the number of participants and let it decay, as the
-            published code does.
+        eps: constant added to the squared norm of the mean update.
+        average: whether to evaluate the average of the last two iterates instead of the last one.
+        uniform_weights: whether to weight clients equally instead of by their number of samples.
+        form: ``"paper"`` for a constant ``eps``; ``"code"`` to scale it by the number of
+            participants and let it decay.
     """
 
     def make_upload(client, result):

@@ -1,19 +1,20 @@
 """FedGC. Niu and Deng, Federated Learning for Face Recognition with Gradient Correction, AAAI
 2022.
 
-The paper is about identities that no two clients share; each client has a private head. Here, for
-label skew with shared classes and one test set:
+The paper studies identities that no two clients share, and each client has a private head. This
+implementation adapts the method to label skew with shared classes and a single test set:
 
-- A client's softmax covers the classes it holds, on a head without bias.
+- A client's softmax covers the classes that it holds, with a head without bias.
 - The server averages row c of the head over the clients that hold class c, weighted by their
-  samples of it; a class that nobody holds this round keeps its row. Everything else is averaged
+  samples of the class. A class that no participant holds keeps its row. Everything else is averaged
   as in FedAvg.
-- One step of length ``lam lr`` follows on the head, down the gradient of ``sum_i -log( e^{w~_i .
-  w_i} / (e^{w~_i . w_i} + sum_j e^{w_j . w_i}) )``, where ``w~`` carries no gradient and j runs
-  over the classes that some client holds without holding i: pairs that local training did not
-  contrast there. Sums are taken in the log domain, as ``e^{w . w}`` overflows for long rows.
+- The server then takes one gradient step on the head with step size ``lam lr``, on the loss
+  ``sum_i -log( e^{w~_i . w_i} / (e^{w~_i . w_i} + sum_j e^{w_j . w_i}) )``, where no gradient flows
+  to ``w~`` and j runs over the classes that some client holds without holding i. Local training
+  does not contrast these pairs of classes. Sums are computed in the log domain, because
+  ``e^{w . w}`` overflows for long rows.
 
-There is no published code, and the paper's value of ``lam`` is not known.
+There is no published code, and the paper does not state its value of ``lam``.
 """
 
 import jax
@@ -26,15 +27,15 @@ from fedjax_skew.methods.base import Method, Upload, average
 
 @validated("hparams.fedgc")
 def fedgc(*, lam: NonNegative = 1.0, cosine: bool = False) -> Method:
-    """Softmax over local classes, and a server step that parts classes of different clients.
+    """Restricts the softmax to local classes and separates classes of different clients.
 
     Args:
-        lam: step of the correction, as a multiple of the client learning rate; 0 is none.
-        cosine: compare rows of length 1.
+        lam: step size of the correction, as a multiple of the client learning rate; 0 disables it.
+        cosine: whether to scale rows to length 1 before they are compared.
     """
 
     def loss(context):
-        # Without a shift this is cross-entropy among the classes the client holds.
+        # With tau=0 this is the cross-entropy among the classes that the client holds.
         values = balanced_softmax(
             context.outputs.logits, context.batch.labels, context.client.class_counts, tau=0.0
         )
@@ -66,15 +67,15 @@ def fedgc(*, lam: NonNegative = 1.0, cosine: bool = False) -> Method:
 
 
 def correction(rows: jax.Array, held: jax.Array, *, cosine: bool = False) -> jax.Array:
-    """The regulariser of the head.
+    """Computes the loss of the server's step on the head.
 
     Args:
-        rows: one row for each class ``[C, D]``.
+        rows: rows of the head, one per class ``[C, D]``.
         held: bool ``[M, C]``, which client holds which class.
-        cosine: scale rows to length 1.
+        cosine: whether to scale rows to length 1.
 
     Returns:
-        A scalar; 0 if every client holds the same classes.
+        A scalar; 0 if all clients hold the same classes.
     """
     if cosine:
         rows = rows * jax.lax.rsqrt(jnp.sum(rows * rows, -1, keepdims=True) + 1e-12)
@@ -82,7 +83,8 @@ def correction(rows: jax.Array, held: jax.Array, *, cosine: bool = False) -> jax
     dots = jnp.matmul(rows, rows.T, precision="highest")
     apart = jnp.any(held[:, None, :] & ~held[:, :, None], axis=0)
     some = jnp.any(held, axis=0) & jnp.any(apart, axis=-1)
-    # A class without rivals gets one, so that the sum is finite, and is then left out.
+    # For a class without rivals, all classes are used so that the sum is finite; its loss is
+    # excluded below.
     rivals = jnp.where(apart | ~some[:, None], dots, -jnp.inf)
     loss = jax.nn.softplus(jax.nn.logsumexp(rivals, axis=-1) - own)
     return jnp.sum(jnp.where(some, loss, 0.0))

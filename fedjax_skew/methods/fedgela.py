@@ -1,14 +1,16 @@
 """FedGELA. Fan et al., Federated Learning with Bilateral Curation for Partially Class-Disjoint
 Data, NeurIPS 2023.
 
-The head is a fixed simplex equiangular tight frame. On a client column c is scaled by ``C n_c /
-n``, so that classes it holds get the directions and the room of those it lacks; a vacant class
-keeps the logit 0. The global model uses the frame itself. Features are projected (Dense, ReLU,
-Dense) and batch-normalised, and logits divided by a temperature. Clients are weighted by batches.
+The head is a fixed simplex equiangular tight frame. On a client, column c is scaled by ``C n_c /
+n``, so that the classes that the client holds also use the angular space of those that it lacks;
+the logit of a vacant class is 0. The global model uses the unscaled frame. Features are projected
+(Dense, ReLU, Dense) and batch-normalised, and logits are divided by a temperature. Clients are
+weighted by their number of batches.
 
-The authors' README sets the temperature to 1e-5, which multiplies logits by 100,000 and, with their
-clipping, makes a perceptron; their parser has 0.2, the default here. A client's own model is the
-new global one with the client's scaled frame; the authors take the client's trained model.
+The authors' README sets the temperature to 1e-5, which multiplies logits by 100,000 and, together
+with their clipping, turns the loss into that of a perceptron. The default here is 0.2, which is the
+default of their argument parser. A client's personal model is the new global model with the
+client's scaled frame; the authors use the client's trained model.
 """
 
 import jax
@@ -24,11 +26,11 @@ from fedjax_skew.methods.server_training import with_head
 
 @validated("hparams.fedgela")
 def fedgela(*, width: NonNegativeInt = 512, temperature: Positive = 0.2) -> Method:
-    """A fixed simplex frame, whose columns a client scales by its classes.
+    """Uses a fixed simplex frame whose columns clients scale by their class counts.
 
     Args:
-        width: output size of the projection; 0 leaves it out.
-        temperature: divides the logits.
+        width: output size of the projection; 0 disables the projection.
+        temperature: divisor of the logits.
     """
 
     def make_head(key, features, classes):
@@ -54,5 +56,5 @@ def fedgela(*, width: NonNegativeInt = 512, temperature: Positive = 0.2) -> Meth
 
 
 def scales(client: Client) -> jax.Array:
-    """``C n_c / n`` of every class ``[C]``."""
+    """Returns ``C n_c / n`` for every class ``[C]``."""
     return client.info.num_classes * client.class_counts / jnp.maximum(client.num_samples, 1)

@@ -1,15 +1,15 @@
 """FedGen. Zhu, Hong and Zhou, Data-Free Knowledge Distillation for Heterogeneous Federated
 Learning, ICML 2021.
 
-The server trains a generator of features on the heads that the clients send back; clients train
-their head on generated features, and pull their predictions towards those for generated features
-of the same labels. As in the published code: noise is uniform, labels count once more than they
-were drawn in local training, both terms act on the first ``term_steps`` local steps from the
-second round on, their weights decay by round, and the term against a student has weight 0. The
-published models end in a bottleneck of 32 features; here the generator works on the features the
-model has. The weights belong to plain SGD, and are multiplied by ``1 - momentum`` to act the same
-under momentum: on MNIST (``configs/mnist.py``, momentum 0.9) the model reaches 91.6 % in 20 rounds
-with it, and diverges in round 7 without.
+The server trains a generator of features with the heads of the clients. Clients train their head on
+generated features, and regularise their predictions towards those on generated features of the same
+labels. As in the published code, the noise is uniform, the counts of labels drawn in local training
+start at 1, both terms apply to the first ``term_steps`` local steps from the second round on, their
+weights decay with each round, and the adversarial term of the student has weight 0. The published
+models end in a bottleneck of 32 features; here the generator produces the features of the
+configured model. The published weights apply to plain SGD, and are multiplied by ``1 - momentum``
+so that they have the same effect with momentum: on MNIST (``configs/mnist.py``, momentum 0.9) the
+model reaches 91.6 % in 20 rounds with this factor and diverges in round 7 without it.
 """
 
 import flax.linen as nn
@@ -28,7 +28,7 @@ SMALLEST_WEIGHT = 1e-4
 
 
 class Generator(nn.Module):
-    """Features ``[B, latent]`` from noise ``[B, n]`` and labels ``[B]``."""
+    """A generator of features ``[B, latent]`` from noise ``[B, n]`` and labels ``[B]``."""
 
     hidden: int
     latent: int
@@ -36,7 +36,7 @@ class Generator(nn.Module):
 
     @nn.compact
     def __call__(self, noise: jax.Array, labels: jax.Array, train: bool) -> jax.Array:
-        """Dense, batch normalisation, ReLU, dense on the noise beside the one-hot labels."""
+        """Applies dense, batch normalisation, ReLU and dense to noise and one-hot labels."""
         x = jnp.concatenate([noise, jax.nn.one_hot(labels, self.num_classes)], -1)
         x = nn.relu(Norm(name="norm")(nn.Dense(self.hidden, name="dense0")(x), train))
         return nn.Dense(self.latent, name="dense1")(x)
@@ -57,17 +57,17 @@ def fedgen(
     hidden: PositiveInt = 256,
     diversity: NonNegative = 1.0,
 ) -> Method:
-    """Clients learn from a feature generator that the server trains on their heads.
+    """Regularises clients with a feature generator that the server trains on their heads.
 
     Args:
         alpha: initial weight of the cross-entropy on generated features.
         beta: initial weight of the divergence from predictions on generated features.
-        decay: factor on both weights and on the generator's learning rate, each round.
-        term_steps: local steps of a round in which the terms act.
-        generator_steps: steps of the generator a round.
-        generator_lr: of the generator's Adam.
-        generator_weight_decay: of the generator's Adam.
-        batch_size: generated features in a step, of the server and of a client.
+        decay: factor per round on both weights and on the generator's learning rate.
+        term_steps: number of local steps per round in which the terms apply.
+        generator_steps: steps of the generator per round.
+        generator_lr: learning rate of the generator's Adam.
+        generator_weight_decay: weight decay of the generator's Adam.
+        batch_size: generated features per step, on the server and on a client.
         noise_dim: size of the noise.
         hidden: width of the generator.
         diversity: weight of the term that spreads generated features apart.
@@ -172,7 +172,7 @@ def fedgen(
 
 
 def _sameness(noise: jax.Array, features: jax.Array) -> jax.Array:
-    """1 if different noise gives the same features, less the more they differ."""
+    """Returns 1 if different noise gives equal features, and less the more they differ."""
     apart = jnp.mean(jnp.square(noise[:, None] - noise[None]), -1)
     moved = jnp.mean(jnp.abs(features[:, None] - features[None]), -1)
     return jnp.exp(-jnp.mean(apart * moved))

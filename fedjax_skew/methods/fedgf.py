@@ -1,20 +1,20 @@
 """FedGF. Lee and Yoon, Rethinking the Flat Minima Searching in Federated Learning, ICML 2024.
 
-A step takes its gradient at ``c x_pert + (1 - c) (w + rho g / |g|)``: between the client's own
-point of sharpness-aware minimisation and the global one, ``x_pert``, which the server finds by
-going ``server_rho`` against its last update. ``c`` is the share of the last ``window`` rounds in
-which the clients' models were further than ``threshold`` from the global model on average. Before
-the first update there is no ``x_pert`` and the step is that of FedSAM. Only the first pass
-updates running statistics.
+A step takes its gradient at ``c x_pert + (1 - c) (w + rho g / |g|)``, which lies between the
+client's own point of sharpness-aware minimisation and the global one, ``x_pert``. The server
+computes ``x_pert`` by moving a distance of ``server_rho`` against its last update. ``c`` is the
+share of the last ``window`` rounds in which the mean distance between the clients' models and the
+global model exceeded ``threshold``. Before the first update there is no ``x_pert``, and the step is
+that of FedSAM. Only the first pass updates running statistics.
 
-``threshold`` has no published default: it depends on the model and the learning rate, and a good
-start is the median of that distance (``update_norm`` in the metrics) under FedSAM.
+``threshold`` has no published default, because it depends on the model and the learning rate. The
+median of that distance under FedSAM (``update_norm`` in the metrics) is a good initial choice.
 
-``x_pert`` stands still while the client trains. On a quadratic, a client that trains to the end
-goes ``1 / (1 - c)`` times the way to its optimum, so rounds diverge once ``c`` is above a half;
-then every round counts as divergent and ``c`` stays at 1. The published runs have one short epoch
-a round. To survive longer local training ``c`` is therefore at most ``max_share``; 1 is the
-published rule.
+``x_pert`` is constant while the client trains. On a quadratic, a client that trains to convergence
+moves ``1 / (1 - c)`` times the distance to its optimum, so that training diverges if ``c`` exceeds
+0.5; every round then counts as divergent, and ``c`` remains at 1. The published runs have one short
+epoch per round. To support longer local training, ``c`` is therefore limited to ``max_share``; a
+value of 1 gives the published rule.
 """
 
 import jax
@@ -35,13 +35,13 @@ def fedgf(
     window: PositiveInt = 30,
     max_share: Fraction = 0.3,
 ) -> Method:
-    """Sharpness-aware steps that mix local and global perturbation.
+    """Takes sharpness-aware steps that mix local and global perturbations.
 
     Args:
         rho: length of the local perturbation.
         server_rho: length of the global perturbation.
         threshold: distance above which a round counts as divergent.
-        window: rounds that decide the mixture.
+        window: number of past rounds that determine the mixture.
         max_share: largest share of the global perturbation in the mixture.
     """
 

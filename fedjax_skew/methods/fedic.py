@@ -1,13 +1,13 @@
 """FEDIC. Shang et al., FEDIC: Federated Learning on Non-IID and Long-Tailed Data via Calibrated
 Distillation, ICME 2022.
 
-The server holds a small balanced labelled set and an unlabelled one. Each round it fine-tunes a
-copy of the average on the labelled set, trains a calibration of the client ensemble there, gates
-between the two, and distils the result into the average. As in the published code, the calibration
-and the Adam states of all three trainings persist although the copy and the student start from a
-new average every round, the student runs in training mode on both sets, and the divergence has no
-factor of the squared temperature. The mean feature is taken over the clients that took part;
-published code fixes their number to 8.
+The server holds a small balanced labelled dataset and an unlabelled one. In each round, it
+fine-tunes a copy of the average on the labelled data, trains a calibration of the client ensemble
+on the same data, combines the two by a gate, and distils the result into the average. As in the
+published code, the calibration and the states of all three Adam optimisers persist, although the
+copy and the student start from a new average in every round; the student runs in training mode on
+both datasets; and the divergence is not multiplied by the squared temperature. The mean feature is
+taken over the clients that took part; the published code fixes their number to 8.
 """
 
 import jax
@@ -42,18 +42,18 @@ def fedic(
     temperature: Positive = 2.0,
     mix: Fraction = 0.5,
 ) -> Method:
-    """The server calibrates the client ensemble on labelled data and distils it.
+    """Calibrates the client ensemble on labelled server data and distils it.
 
     Args:
-        finetune_steps: steps of the fine-tuned copy a round.
-        calibrate_steps: steps of the calibration a round.
-        distill_steps: steps of the student a round.
-        server_lr: of all three Adams.
-        weight_decay: of the copy's and the student's.
-        labelled_batch_size: labelled samples in a step.
-        unlabelled_batch_size: unlabelled samples in a step.
-        temperature: of both softmaxes in the divergence.
-        mix: weight of the divergence; the cross-entropy on labelled data has the rest.
+        finetune_steps: steps of the fine-tuned copy per round.
+        calibrate_steps: steps of the calibration per round.
+        distill_steps: steps of the student per round.
+        server_lr: learning rate of all three Adam optimisers.
+        weight_decay: weight decay of the copy and of the student.
+        labelled_batch_size: labelled samples per step.
+        unlabelled_batch_size: unlabelled samples per step.
+        temperature: temperature of both softmaxes in the divergence.
+        mix: weight of the divergence; the cross-entropy on labelled data has weight ``1 - mix``.
     """
     decayed, plain = adam(server_lr, weight_decay), adam(server_lr)
 
@@ -161,7 +161,7 @@ def fedic(
 
 
 def new_calibration(key: jax.Array, num_features: int, num_classes: int) -> PyTree:
-    """Calibration that starts with equal scales and a random gate."""
+    """Returns an initial calibration with equal scales and a random gate."""
     bound = num_features**-0.5
     return {
         "u": jnp.ones(num_classes),
@@ -176,7 +176,7 @@ def new_calibration(key: jax.Array, num_features: int, num_classes: int) -> PyTr
 def calibrated(
     net: PyTree, client_logits: jax.Array, features: jax.Array, tuned: jax.Array, part: jax.Array
 ) -> jax.Array:
-    """The teacher's logits ``[B, C]``.
+    """Returns the teacher's logits ``[B, C]``.
 
     Args:
         net: the calibration.

@@ -1,9 +1,10 @@
 """FedLC. Zhang et al., Federated Learning with Label Distribution Skew via Logits Calibration,
 ICML 2022.
 
-The default is the ordinary softmax of the calibrated logits, as in every known implementation. The
-printed denominator, ``form="paper"``, leaves the true class out and has no lower bound. The paper
-does not state ``tau``: 1.0 is common, 0.1 and 0.5 appear in other papers' tables.
+The default is the ordinary softmax of the calibrated logits, as in every known implementation. With
+``form="paper"``, the denominator omits the true class, as printed, so that the loss has no lower
+bound. The paper does not state ``tau``: 1.0 is common, and 0.1 and 0.5 appear in the tables of
+other papers.
 """
 
 from typing import Literal
@@ -17,13 +18,13 @@ from fedjax_skew.methods.base import Method
 def fedlc(
     *, tau: NonNegative = 1.0, min_count: NonNegative = 0.0, form: Literal["paper", "code"] = "code"
 ) -> Method:
-    """Logits calibrated by a margin that grows as a class gets rarer on the client.
+    """Calibrates logits by a margin that grows as a class becomes rarer on the client.
 
     Args:
         tau: strength of the margin ``tau * n_c^(-1/4)``.
-        min_count: smallest count a class is given; 0 leaves vacant classes out of the softmax.
-        form: ``"code"`` for the ordinary softmax; ``"paper"`` leaves the true class out of the
-            denominator, as printed.
+        min_count: lower bound of the counts; 0 excludes vacant classes from the softmax.
+        form: ``"code"`` for the ordinary softmax; ``"paper"`` for the printed denominator, which
+            omits the true class.
     """
 
     def loss(context):

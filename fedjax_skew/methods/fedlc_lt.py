@@ -1,26 +1,29 @@
 """FedLC-LT. Wang, Wang and Shen, Logit Calibration for Non-IID and Long-Tailed Data in Federated
-Learning (the paper calls it FedLC too).
+Learning, 2022. The paper calls the method FedLC; the suffix distinguishes it from the other method
+of that name.
 
 Clients send the mean and the variance of their trained model's logits for each of their classes,
-never samples. The server keeps the latest of every client, and gives each client a synthetic mean
-of its nearest neighbours among the clients seen so far. From its second participation on a client
-is pulled towards it (L_Local) and weighs its classes by it (class importance). A class that no
-neighbour holds is left as it is.
+but no samples. The server keeps the latest moments of every client, and computes for each client
+synthetic logits from its nearest neighbours among the clients seen so far. From a client's second
+participation on, these regularise its logits (L_Local) and weight its classes (class importance).
+Classes that no neighbour holds are not calibrated.
 
-The server averages as FedAvg, then learns on its labelled auxiliary set: first the ensemble's
-directions r and the class query a, b, by cross-entropy of both logits plus L_Global, then the
-global model, by L_Global towards the ensemble. Each takes J steps. r persists. The class query
-starts anew in each round and becomes part of the head when the model has been distilled. The
-ensemble knows nothing of it: a student that has it learns to undo it in its other parameters, both
-grow from round to round, and training breaks down. Only its balance between the classes is kept,
-not its common scale, which no prediction needs (see ``queried_head``).
+The server averages the models as in FedAvg and then trains on its labelled auxiliary data. First,
+it learns the ensemble's directions r and the class query a, b, by the cross-entropy of both logits
+plus L_Global. Second, it trains the global model by L_Global towards the ensemble. Both stages take
+J steps. r persists between rounds. The class query is initialised in each round and is merged into
+the head after the distillation. It is not part of the student during the distillation: the
+ensemble does not contain it, so the student would learn to undo it in its other parameters, both
+would grow from round to round, and training would break down. Only its balance between the classes
+is kept, not its common scale, on which no prediction depends (see ``queried_head``).
 
-Of optimisers the paper names SGD with 0.1, which is used on the server too. Adam moves a model by
-the same amount however small the gradient is, and L_Global's is small: a CNN on long-tailed
-CIFAR-10 stayed at chance, or fell back to it. The calibration takes a tenth of the rate; with all
-of it accuracy jumps from round to round.
+The only optimiser that the paper names is SGD with a learning rate of 0.1, which is used on the
+server, too. Adam's updates do not shrink with the gradient, and the gradient of L_Global is small:
+with Adam, a CNN on long-tailed CIFAR-10 stayed at or returned to chance level. The calibration uses
+a tenth of the learning rate, because accuracy fluctuates from round to round with the full rate.
 
-Each of the four parts of the ablation table is a switch; without any of them this is FedAvg.
+Each of the four parts of the ablation table can be disabled; without any of them the method is
+FedAvg.
 """
 
 import jax
@@ -65,21 +68,21 @@ def fedlc_lt(
     class_importance: bool = True,
     class_query: bool = True,
 ) -> Method:
-    """Calibrates logits by similar clients and by distillation on labelled server data.
+    """Calibrates logits with those of similar clients and by distillation on the server.
 
     Args:
-        neighbors: similar clients, as a fraction of all; at least one.
-        temperature: of the clients' softened logits.
-        normalize: divide distances by the number of classes two clients share.
-        steps: J, steps of the calibration and of the distillation a round.
-        lam: weight of a client model's squared length in the ensemble.
-        batch_size: auxiliary samples in a server step.
+        neighbors: number of neighbours, as a fraction of all clients; at least one is used.
+        temperature: temperature of the clients' softened logits.
+        normalize: whether to divide distances by the number of classes that two clients share.
+        steps: J, the number of steps per round of the calibration and of the distillation.
+        lam: weight of the squared norm of a client's parameters in the ensemble.
+        batch_size: auxiliary samples per server step.
         server_lr: learning rate of the distilled model.
         calibration_lr: learning rate of r, a and b.
-        l_local: pull the clients' mean logits towards the synthetic ones.
-        l_global: distil the ensemble into the global model.
-        class_importance: weigh the classes of the clients' cross-entropy.
-        class_query: scale and shift the global model's logits by class.
+        l_local: whether to regularise the clients' mean logits towards the synthetic ones.
+        l_global: whether to distil the ensemble into the global model.
+        class_importance: whether to weight the classes in the clients' cross-entropy.
+        class_query: whether to scale and shift the global model's logits by class.
     """
     local, central = l_local or class_importance, l_global or class_query
 
@@ -156,10 +159,10 @@ def fedlc_lt(
 
 
 def class_moments(client: Client, params: PyTree, stats: PyTree) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance ``[C, C]`` of a model's logits on the client's samples of each class.
+    """Returns mean and variance ``[C, C]`` of a model's logits on the client's samples per class.
 
-    Batches are merged by their own means (Chan, Golub and LeVeque), because the difference of two
-    large sums of squares would lose the variance.
+    Batches are merged by the algorithm of Chan, Golub and LeVeque, because the difference of two
+    large sums of squares would lose the variance to cancellation.
     """
     classes = client.info.num_classes
 
@@ -184,7 +187,7 @@ def class_moments(client: Client, params: PyTree, stats: PyTree) -> tuple[jax.Ar
 
 
 def _own_rows(client: Client) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """A client's last mean logits, its synthetic ones, and the classes that have both."""
+    """Returns a client's last mean logits, its synthetic logits, and the classes with both."""
     mean, synthetic, known, counts = (
         client.server[name][client.id] for name in ("mean", "synthetic", "known", "counts")
     )
@@ -197,11 +200,11 @@ def _upload(client: Client, result: LocalResult) -> Upload:
 
 
 def neighborhood(table: PyTree, number: int, *, normalize: bool) -> PyTree:
-    """Every client's synthetic logits, and the classes any of its neighbours holds.
+    """Returns every client's synthetic logits, and the classes that any neighbour holds.
 
     Args:
         table: ``mean`` and ``var`` ``[K, C, C]`` and ``counts [K, C]``, 0 for clients not yet seen.
-        number: neighbours of a client.
+        number: number of neighbours per client.
         normalize: as in ``logit_wasserstein``.
     """
     held = (table["counts"] > 0).astype(jnp.float32)

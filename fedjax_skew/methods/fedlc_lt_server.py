@@ -1,4 +1,4 @@
-"""FedLC-LT's server: what it learns on its labelled auxiliary set (equations 5 to 8)."""
+"""The server of FedLC-LT, which trains on labelled auxiliary data (equations 5 to 8)."""
 
 import jax
 import jax.numpy as jnp
@@ -33,17 +33,17 @@ def distill(
     l_global: bool,
     query: bool,
 ) -> ServerResult:
-    """The averaged model after calibration and distillation on the labelled server data.
+    """Returns the averaged model after calibration and distillation on the server's data.
 
     Args:
-        rnd: the round; its state has ``r [K, C]`` with ``l_global``.
-        steps: J.
-        lam: weight of a client model's squared length in the ensemble.
-        batch_size: samples in a step.
+        rnd: the round; with ``l_global``, its state has ``r [K, C]``.
+        steps: J, the number of steps of each stage.
+        lam: weight of the squared norm of a client's parameters in the ensemble.
+        batch_size: samples per step.
         server_lr: learning rate of the model.
         calibration_lr: learning rate of r, a and b.
-        l_global: distil the ensemble.
-        query: learn a, b and put them into the head, after the distillation.
+        l_global: whether to distil the ensemble.
+        query: whether to learn a and b and merge them into the head after the distillation.
     """
     (x, labels), (params, stats) = rnd.labelled, averaged(rnd)
     number, classes = x.shape[0], rnd.info.num_classes
@@ -103,10 +103,11 @@ def distill(
 
 
 def queried_head(classifier: PyTree, a: jax.Array, b: jax.Array) -> PyTree:
-    """The head that predicts as ``class_query`` of the given one's logits; b goes into the bias.
+    """Merges the class query into a head; b is added to the bias if the head has one.
 
-    a and b are divided by the mean of a. That changes no prediction, but a common scale would grow
-    from round to round, because L_Local shrinks the logits that the query has stretched.
+    The new head predicts the same classes as ``class_query`` of the old head's logits. a and b are
+    divided by the mean magnitude of a. This changes no prediction, but a common scale would grow
+    from round to round, because L_Local shrinks the logits that the query has enlarged.
     """
     size = jnp.mean(jnp.abs(a))
     a, b = a / size, b / size

@@ -1,16 +1,17 @@
 """FedLESAM. Fan et al., Locally Estimated Global Perturbations are Better than Local Perturbations
 for Federated Sharpness-aware Minimization, ICML 2024.
 
-A step takes the gradient at ``w + e`` and applies it at ``w``, with one gradient per step: ``e`` is
-constant in a round, ``rho (x_old - x) / |x_old - x|``, where ``x_old`` is the global model that the
-client started from last time and ``x`` the one it starts from now. Before its second participation
-``e`` is 0. With ``memory="server"`` the server keeps ``x_old``, the model of the round before, for
-everybody, which is the same under full participation.
+A step takes the gradient at ``w + e`` and applies it at ``w``, so that it needs only one gradient.
+The perturbation ``e = rho (x_old - x) / |x_old - x|`` is constant within a round, where ``x_old``
+is the global model from which the client started last time and ``x`` the one from which it starts
+now. Before a client's second participation, ``e`` is 0. With ``memory="server"``, the server keeps
+the global model of the previous round as ``x_old`` for all clients, which is equivalent under full
+participation.
 
-The authors' code (``form="code"``) indexes a flat vector by the number of a tensor: all entries of
+The authors' code (``form="code"``) indexes a flat vector by the index of a tensor: all entries of
 tensor k are shifted by one scalar, coordinate k of the flat update, and the length is the sum of
-these scalars' magnitudes. On FedAvg's CNN it so uses 8 of 1,663,370 coordinates. The default is the
-paper's rule. Clients have equal weights.
+the magnitudes of these scalars. On FedAvg's CNN, it uses only 8 of 1,663,370 coordinates. The
+default is the paper's rule. Clients have equal weights.
 """
 
 from typing import Literal
@@ -38,11 +39,11 @@ def fedlesam(
     memory: Literal["client", "server"] = "client",
     form: Literal["paper", "code"] = "paper",
 ) -> Method:
-    """Gradients are taken at a point moved against the last global update.
+    """Takes gradients at a point perturbed against the last global update.
 
     Args:
         rho: length of the perturbation; 0 is FedAvg.
-        memory: who remembers the older global model.
+        memory: whether each client or the server keeps the older global model.
         form: the paper's perturbation, or that of the authors' code.
     """
 
@@ -77,15 +78,15 @@ def fedlesam(
 
 
 def perturb_paper(back: PyTree, rho: float) -> PyTree:
-    """``rho back / |back|`` in one norm over all parameters; 0 for a vector of zeros."""
+    """Returns ``rho back / |back|``, with one norm over all parameters; 0 for a zero vector."""
     length = optax.tree.norm(back)
     return optax.tree.scale(jnp.where(length > 0, rho / jnp.maximum(length, 1e-30), 0.0), back)
 
 
 def perturb_code(back: PyTree, rho: float) -> PyTree:
-    """Shifts tensor k as a whole by coordinate k of the flattened vector, scaled to sum to rho."""
+    """Shifts all of tensor k by coordinate k of the flattened vector, scaled to sum to rho."""
     leaves, structure = jax.tree.flatten(back)
-    # Only the first coordinates are read: flatten no more tensors than hold as many.
+    # Only the first coordinates are read, so only the tensors that hold them are flattened.
     flat, needed = [], len(leaves)
     for leaf in leaves:
         flat.append(leaf.reshape(-1)[:needed])

@@ -1,19 +1,19 @@
 """FedLF. Lu et al., FedLF: Adaptive Logit Adjustment and Feature Optimization in Federated
 Long-Tailed Learning, ACML 2024.
 
-``L_A + lam * L_C + gamma * L_D`` with a head without bias. ``lam=0`` or ``gamma=0`` leaves a term
-out. Paper and code differ in the last two terms:
+The loss is ``L_A + lam * L_C + gamma * L_D``, with a head without bias. ``lam=0`` and ``gamma=0``
+disable a term. The paper and the authors' code differ in the last two terms:
 
-``form="code"``, the default: the class centres of ``L_C`` are computed once, by a pass over the
-client's shuffled and augmented data with the received model in training mode, and stay fixed during
-local training. The margin is enforced, ``L_C`` is a mean over the batch, and ``L_D`` is scaled as
-in FedDecorr.
+``form="code"``, the default: the class centres of ``L_C`` are computed once per round, by a pass
+over the client's shuffled and augmented data with the received model in training mode, and stay
+fixed during local training. The margin is enforced, ``L_C`` is a mean over the batch, and ``L_D``
+is scaled as in FedDecorr.
 
 ``form="paper"``, the printed equations: a centre is the mean of the features seen in the current
 epoch, including the current batch. The margin has the opposite sign, which rewards it, ``L_C`` is a
-sum over the batch, and ``L_D`` sums over all pairs of features. That sum grows with the square of
-their number: on MNIST (``configs/mnist.py``, 200 features) it leaves 13.5 % accuracy after 20
-rounds at the paper's weight of 0.01, while training works without it.
+sum over the batch, and ``L_D`` sums over all pairs of features. This sum grows with the square of
+the number of features: on MNIST (``configs/mnist.py``, 200 features) and with the paper's weight of
+0.01, accuracy is 13.5 % after 20 rounds, whereas training succeeds without the term.
 """
 
 from typing import Literal
@@ -36,14 +36,14 @@ def fedlf(
     tau: NonNegative = 100.0,
     form: Literal["paper", "code"] = "code",
 ) -> Method:
-    """Logits scaled by class size, features near their class centre and decorrelated.
+    """Scales logits by class size, pulls features to class centres and decorrelates them.
 
     Args:
         lam: weight of the class centres.
         gamma: weight of the decorrelation.
         alpha: scale of a vacant class's logit.
         tau: upper limit of the margin.
-        form: the authors' code or the printed equations.
+        form: ``"code"`` for the authors' code, ``"paper"`` for the printed equations.
     """
 
     def loss(context):
@@ -57,7 +57,7 @@ def fedlf(
         )
 
     def centers(client):
-        """Sums of the received model's features by class, over the client's data."""
+        """Returns sums of the received model's features by class, over the client's data."""
 
         def add(sums, batch):
             return add_batch(sums, client.teacher(batch, train=True).features, batch)
@@ -67,7 +67,7 @@ def fedlf(
         return client.fold(add, zero_sums(client), key, augment=True)
 
     def update_scratch(context):
-        """Sums of the local model's features by class, from the first batch of the epoch on."""
+        """Returns sums of the local model's features by class since the start of the epoch."""
         old = jax.tree.map(lambda a: jnp.where(context.epoch_start, 0.0, a), context.scratch)
         return add_batch(old, context.outputs.features, context.batch)
 

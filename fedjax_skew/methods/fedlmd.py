@@ -1,10 +1,10 @@
-"""FedLMD and its teacher-free form. Lu et al., Federated Learning with Label-Masking
+"""FedLMD and its teacher-free variant. Lu et al., Federated Learning with Label-Masking
 Distillation, ACM Multimedia 2023.
 
-The teacher shows only the client's minority classes. The published teacher-free code cannot run
-(its uniform weight mixes up two axes); here the target is uniform over the same classes. A sample
-whose class is the client's only minority class has nothing to distil and gives 0, where the
-published masks give a large constant.
+The teacher is restricted to the client's minority classes. The published teacher-free code does not
+run, because its uniform weight confuses two axes; here the target is uniform over the same classes.
+The loss of a sample whose class is the client's only minority class is 0, whereas the published
+masks give a large constant.
 """
 
 from fedjax_skew import losses
@@ -14,22 +14,22 @@ from fedjax_skew.methods.base import Method
 
 @validated("hparams.fedlmd")
 def fedlmd(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
-    """Distillation from the global model on the client's minority classes.
+    """Distils the global model on the client's minority classes.
 
     Args:
         beta: weight of the distillation.
-        temperature: of both softmaxes; the loss carries its square.
+        temperature: temperature of both softmaxes; the loss is multiplied by its square.
     """
     return _label_masking("fedlmd", beta, temperature, teacher_free=False)
 
 
 @validated("hparams.fedlmd_tf")
 def fedlmd_tf(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
-    """Label-masking distillation towards a uniform target, without a teacher.
+    """Distils a uniform target over the client's minority classes, without a teacher.
 
     Args:
         beta: weight of the distillation.
-        temperature: of the student's softmax; the loss carries its square.
+        temperature: temperature of the student's softmax; the loss is multiplied by its square.
     """
     return _label_masking("fedlmd_tf", beta, temperature, teacher_free=True)
 

@@ -1,20 +1,22 @@
 """FedLoGe. Xiao et al., FedLoGe: Joint Local and Generic Federated Learning under Long-tailed Data,
 ICLR 2024.
 
-Three heads on the same features. A fixed sparse frame trains the network and is not trained; the
-generic head is trained on features that count as constants; so is a head that stays with the
-client. The server averages network and generic head. What is evaluated is the generic head with all
-columns scaled to one length, or the frame (``evaluate="frame"``), which the authors use until
-training is over. A client's own model adds to its head the generic one, whose columns take the
-lengths of the client's; classes it does not hold are never predicted.
+There are three heads on the same features. The network is trained with a fixed sparse frame as its
+head. A generic head and a personal head, which stays with the client, are trained on the same
+features, without gradients to the network. The server averages the network and the generic head.
+The evaluated model uses the generic head with all columns scaled to the same length, or the frame
+(``evaluate="frame"``), which the authors use until training is over. A client's personal model adds
+the generic head, whose columns are multiplied by the lengths of the personal head's columns, to the
+personal head; classes that the client does not hold are never predicted.
 
-The frame is a simplex equiangular one in which ``sparsity`` of the entries are set to 0 at random;
-the others are then moved by Adam towards columns of one length and large angles between them. The
-authors' code aims at length 0.1, where its comment says 1, the default here: with 0.1 the network
-gets a tenth of the gradient, and on 3,000 samples of MNIST (10 clients, Dirichlet 0.1, an MLP, 15
-rounds of 2 epochs, one seed) the realigned head ended at 12.6 % and the frame at 60.7 %, with 1 at
-79.0 % and 86.5 %. Their frame also keeps the random bias of its layer, and they read the classes
-that a client holds off its test labels; here they are those of its training data.
+The frame is a simplex equiangular frame in which a random share ``sparsity`` of the entries is set
+to 0. Adam then optimises the other entries towards columns of equal length with large angles
+between them. The target length is 1; the authors' code uses 0.1, although its comment says 1. With
+0.1, the network receives a tenth of the gradient: on 3,000 samples of MNIST (10 clients, Dirichlet
+0.1, an MLP, 15 rounds of 2 epochs, one seed) the realigned head reached 12.6 % and the frame
+60.7 %, compared with 79.0 % and 86.5 % for a length of 1. The authors' frame also keeps the random
+bias of its layer, and they infer the classes that a client holds from its test labels; here they
+are those of its training data.
 """
 
 import functools
@@ -32,8 +34,8 @@ from fedjax_skew.methods.personal_head import head_gradient
 from fedjax_skew.methods.server_training import with_head
 from fedjax_skew.models.functional import head
 
-_LENGTH = 1.7  # of the realigned columns
-_NEVER = -1e9  # logit of a class that must not be predicted
+_LENGTH = 1.7  # Length of the realigned columns.
+_NEVER = -1e9  # Logit of a class that must not be predicted.
 
 
 @validated("hparams.fedloge")
@@ -44,13 +46,14 @@ def fedloge(
     frame_steps: NumSteps = 10_000,
     evaluate: Literal["realigned", "frame"] = "realigned",
 ) -> Method:
-    """A fixed sparse frame trains the features; generic and own heads are trained on them.
+    """Trains features with a fixed sparse frame, and a generic and personal heads on them.
 
     Args:
         sparsity: share of the frame's entries that are 0.
         frame_length: length of the frame's columns.
-        frame_steps: steps that make the frame, once per run.
-        evaluate: the global model's head, see the module.
+        frame_steps: number of steps that optimise the frame, once per run.
+        evaluate: head of the evaluated global model: the ``"realigned"`` generic head or the
+            ``"frame"``.
     """
 
     def init(context):
@@ -104,16 +107,16 @@ def fedloge(
 
 
 def realigned(generic: PyTree) -> PyTree:
-    """The head with every column scaled to the same length."""
+    """Returns the head with all columns scaled to the same length."""
     lengths = jnp.linalg.norm(generic["kernel"], axis=0)
     return {**generic, "kernel": generic["kernel"] * _LENGTH / jnp.maximum(lengths, 1e-12)}
 
 
 def merge(generic: PyTree, own: PyTree, held: jax.Array) -> PyTree:
-    """A client's own head plus the generic one with the lengths of its columns.
+    """Returns a client's own head plus the generic one scaled by the lengths of its columns.
 
-    Classes that are not ``held [C]`` get a bias that is never the largest logit, if the head has
-    biases.
+    If the head has biases, classes that are not ``held [C]`` receive one that prevents their
+    prediction.
     """
     lengths = jnp.linalg.norm(own["kernel"], axis=0)
     merged = {"kernel": generic["kernel"] * lengths + own["kernel"]}
@@ -126,7 +129,7 @@ def merge(generic: PyTree, own: PyTree, held: jax.Array) -> PyTree:
 def sparse_frame(
     key: jax.Array, width: int, num_classes: int, *, sparsity: float, length: float, steps: int
 ) -> jax.Array:
-    """A sparse frame ``[width, C]`` with columns of about the given length, far apart."""
+    """Returns a sparse frame ``[width, C]`` with columns of about the given length, far apart."""
     frame_key, zero_key = jax.random.split(key)
     frame = random_etf(frame_key, width, num_classes, "the number of features")
     zeros = jax.random.permutation(zero_key, width * num_classes) < int(sparsity * frame.size)

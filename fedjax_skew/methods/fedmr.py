@@ -1,9 +1,9 @@
 """FedMR. Fan et al., Federated Learning under Partially Class-Disjoint Data via Manifold
 Reshaping, TMLR 2023.
 
-The published code holds only the intra-class term, and so does this method; the paper's second
-term, a margin between global class prototypes, has no published form to follow. The server
-weights clients by their number of batches, as the published code does.
+Like the published code, this method implements only the intra-class term; there is no published
+implementation of the paper's second term, a margin between global class prototypes. The server
+weights clients by their number of batches, as in the published code.
 """
 
 from fedjax_skew import losses
@@ -13,11 +13,12 @@ from fedjax_skew.methods.base import Method, batch_count
 
 @validated("hparams.fedmr")
 def fedmr(*, mu: NonNegative = 0.01, batch_weights: bool = True) -> Method:
-    """Features of one class are decorrelated on every client.
+    """Decorrelates the features of each class on every client.
 
     Args:
-        mu: weight of the intra-class term. Its scale grows with the samples of a class in a batch.
-        batch_weights: weight clients by batches; False weights them by samples.
+        mu: weight of the intra-class term, whose scale grows with the number of samples per class
+            in a batch.
+        batch_weights: whether to weight clients by their number of batches instead of samples.
     """
 
     def regularizer(context):

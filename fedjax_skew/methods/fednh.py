@@ -1,16 +1,16 @@
 """FedNH. Dai et al., Tackling Data Heterogeneity in Federated Learning with Class Prototypes, AAAI
 2023.
 
-The head holds one prototype of length 1 per class. Clients compare features of length 1 with them,
-times a trained scalar, and do not train them. After training a client sends, for each of its
-classes, the direction of its mean feature of length 1, weighted by its samples of the class. The
-server takes the direction of their sum as new evidence and moves the prototype towards it, ``W <-
-u(rho W + (1 - rho) a)``. A class that no participant holds keeps its prototype. Everything else is
-the plain mean. Prototypes start orthonormal, or just normalised if there are more classes than
-features.
+The head holds one prototype of length 1 per class. Logits are the cosines between the features and
+the prototypes, times a trained scalar; clients do not train the prototypes. After local training, a
+client sends for each of its classes the direction of its mean normalised feature, weighted by its
+samples of the class. The server moves each prototype towards the direction ``a`` of the sum of
+these, ``W <- u(rho W + (1 - rho) a)``, where ``u`` scales to length 1. A class that no participant
+holds keeps its prototype. Everything else is averaged without weights. Prototypes are initially
+orthonormal, or only normalised if there are more classes than features.
 
-With ``keep_models`` clients keep their trained models, which are evaluated with the current
-prototypes as the clients' own; the authors report them beside the global model.
+With ``keep_models``, clients keep their trained models, which are evaluated with the current
+prototypes as personal models; the authors report them in addition to the global model.
 """
 
 import jax
@@ -35,13 +35,14 @@ from fedjax_skew.methods.server_training import with_head
 
 @validated("hparams.fednh")
 def fednh(*, rho: Fraction = 0.9, scale: Positive = 20.0, keep_models: bool = False) -> Method:
-    """Class prototypes as a normalised head, which the server moves slowly.
+    """Uses class prototypes as a normalised head, which the server updates slowly.
 
     Args:
-        rho: share of the old prototype.
-        scale: what the trained factor on the cosines starts from; 20 for the authors' ResNets, 1
+        rho: share of the old prototype in the new one.
+        scale: initial value of the trained factor on the cosines; 20 for the authors' ResNets, 1
             for their CNN.
-        keep_models: clients keep their trained models, which are then evaluated too.
+        keep_models: whether clients keep their trained models as personal models, which are then
+            evaluated.
     """
 
     def make_upload(client: Client, result: LocalResult) -> Upload:
@@ -83,11 +84,11 @@ def fednh(*, rho: Fraction = 0.9, scale: Positive = 20.0, keep_models: bool = Fa
 
 
 def orthonormal(key: jax.Array, features: int, classes: int) -> jax.Array:
-    """Columns ``[features, classes]`` of length 1, orthogonal if there are enough features."""
+    """Returns columns ``[features, classes]`` of length 1, orthogonal if C <= D."""
     made = jax.nn.initializers.orthogonal()(key, (features, classes), jnp.float32)
     return unit(made.T).T
 
 
 def unit(rows: jax.Array) -> jax.Array:
-    """Rows ``[..., D]`` divided by their length; zeros stay zeros."""
+    """Divides rows ``[..., D]`` by their length; zero rows remain zero."""
     return rows / jnp.maximum(jnp.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)

@@ -2,12 +2,12 @@
 Optimization, NeurIPS 2020.
 
 Client i's update is divided by ``a_i``, the effective length of its local training, and the
-weighted mean of these directions is taken ``tau = sum p_i a_i`` long. ``a_i`` is the number of
-steps for SGD, its closed form under momentum, and ``sum_k (1 - lr mu)^k`` under a proximal term;
-``tau`` is then ``sum p_i K_i`` as in the published code. That code combines momentum and the
-proximal term in a way that counts steps twice, so the two together are refused. The correction is
-for parameters only: running statistics are averaged. If all clients take equally many steps this
-is FedAvg.
+weighted mean of these directions is multiplied by ``tau = sum p_i a_i``. For SGD, ``a_i`` is the
+number of steps; with momentum, it is the closed form of ``effective_steps``. With a proximal term,
+it is ``sum_k (1 - lr mu)^k``, and ``tau`` is ``sum p_i K_i``, as in the published code. That code
+combines momentum and the proximal term in a way that counts steps twice, so the combination is
+rejected. The correction applies only to parameters; running statistics are averaged. If all clients
+take the same number of steps, the method is FedAvg.
 """
 
 import jax
@@ -23,12 +23,12 @@ from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
 def fednova(
     *, global_momentum: BelowOne = 0.0, mu: NonNegative = 0.0, uniform_weights: bool = False
 ) -> Method:
-    """Updates are normalised by their number of local steps.
+    """Normalises updates by the number of local steps.
 
     Args:
-        global_momentum: global momentum factor of the server; 0 is none.
-        mu: strength of a proximal term; 0 is none.
-        uniform_weights: weight clients equally instead of by their number of samples.
+        global_momentum: momentum of the server; 0 disables it.
+        mu: strength of a proximal term; 0 disables it.
+        uniform_weights: whether to weight clients equally instead of by their number of samples.
     """
     weight = uniform if uniform_weights else _samples
 

@@ -1,7 +1,7 @@
 """FedNTD. Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated
 Learning, NeurIPS 2022.
 
-Defaults are those of the published configuration, ``beta = temperature = 1``.
+The defaults are those of the published configuration, ``beta = temperature = 1``.
 """
 
 from fedjax_skew import losses
@@ -11,11 +11,11 @@ from fedjax_skew.methods.base import Method
 
 @validated("hparams.fedntd")
 def fedntd(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
-    """Distillation from the global model among all classes but the true one.
+    """Distils the global model among all classes but the true one.
 
     Args:
         beta: weight of the distillation.
-        temperature: of both softmaxes; the loss carries its square.
+        temperature: temperature of both softmaxes; the loss is multiplied by its square.
     """
 
     def regularizer(context):

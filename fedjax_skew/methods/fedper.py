@@ -1,12 +1,13 @@
 """FedPer. Arivazhagan et al., Federated Learning with Personalization Layers, 2019.
 
-Clients train all layers, but the head never leaves them; the server averages the rest, running
-statistics included. A client's own model is the new global body with its own head. The global model
-is evaluated with the mean of the cohorts' heads, which the paper does not report.
+Clients train all layers, but keep their head; the server averages the other layers, including
+running statistics. A client's personal model is the new global body with the client's head. The
+global model is evaluated with an average of the participants' heads, which the paper does not
+report.
 
-There is no code of the authors. In FedRep's repository, heads do leave their clients: one that has
-not taken part yet starts from the mean of the last cohort's heads. The paper also keeps the last
-blocks of a network at the client; here it is the head alone.
+The authors have not published code. In FedRep's repository, clients send their heads, and a client
+that has not participated yet starts from the mean of the last cohort's heads. The paper also keeps
+the last blocks of a network on the client; here only the head is kept.
 """
 
 from typing import Literal
@@ -18,10 +19,11 @@ from fedjax_skew.methods.local_layers import head_mask, keep_leaves
 
 @validated("hparams.fedper")
 def fedper(*, form: Literal["paper", "code"] = "paper") -> Method:
-    """Every client keeps its own head; the rest of the network is averaged.
+    """Keeps a personal head on every client and averages the rest of the network.
 
     Args:
-        form: what a client starts from that has not taken part yet: the initial head (``"paper"``),
-            or the mean of the last cohort's heads (``"code"``), for which heads are sent.
+        form: the head with which a client starts its first participation: the initial head
+            (``"paper"``), or the mean of the last cohort's heads (``"code"``), for which heads are
+            sent to the server.
     """
     return keep_leaves("fedper", head_mask, start_from_mean=form == "code")

@@ -1,19 +1,21 @@
 """FedProto. Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI
 2022.
 
-Clients exchange prototypes, the mean features of their classes, and never models: each one trains
-its own network on the cross-entropy plus ``lam`` times the squared distance of features to the
-global prototype of their class. A client's class means are those of the features seen in its last
-local epoch, while the network changes. A class that no participant sent keeps its prototype; in the
-authors' code it would disappear. In the first round there are no prototypes and no distance.
+Clients exchange prototypes, which are the mean features of their classes, instead of models. Each
+client trains its own network on the cross-entropy plus ``lam`` times the squared distance between
+features and the global prototype of their class. A client's prototypes are the means of the
+features seen during its last local epoch, while the network changes. A class that no participant
+sent keeps its prototype; in the authors' code it would disappear. In the first round there are no
+prototypes, and the distance is 0.
 
-``form="code"``: the distance is a mean over the features, and a prototype the plain mean over the
-clients that hold the class. ``form="paper"``: the distance is a sum, so that ``lam`` acts as many
-times as strongly as there are features, and clients are weighted by their samples of the class.
+With ``form="code"``, the distance is a mean over the dimensions, and a prototype is the unweighted
+mean over the clients that hold the class. With ``form="paper"``, the distance is a sum, so that
+``lam`` is stronger by a factor of the number of dimensions, and clients are weighted by their
+samples of the class.
 
-There is no global model: the one that is evaluated is the initial one, and only the clients' own
-accuracies count. With ``average=True`` models are averaged as in FedAvg, which is another method,
-but one that tables with a single test set print under this name.
+There is no global model: the evaluated model is the initial one, and only the accuracies of the
+personal models are meaningful. With ``average=True``, models are also averaged as in FedAvg. This
+is a different method, but tables with a single test set report it under this name.
 """
 
 from typing import Literal
@@ -27,7 +29,7 @@ from fedjax_skew.methods.base import Client, Method, MethodState, Round, ServerR
 from fedjax_skew.methods.class_sums import add_batch, class_means, zero_sums
 from fedjax_skew.methods.server_training import with_head
 
-_NEVER = -1e9  # logit of a class that must not be predicted
+_NEVER = -1e9  # Logit of a class that must not be predicted.
 
 
 @validated("hparams.fedproto")
@@ -38,14 +40,14 @@ def fedproto(
     average: bool = False,
     predict: Literal["head", "prototype"] = "head",
 ) -> Method:
-    """Clients share class prototypes instead of models.
+    """Shares class prototypes between clients instead of models.
 
     Args:
         lam: weight of the distance; the authors use 1 on MNIST and FEMNIST, 0.1 on CIFAR-10.
-        form: scale of the distance and weights of the prototypes, see the module.
-        average: also average the models, so that there is a global one.
-        predict: a client's own model predicts with its head, or by the nearest global prototype
-            among the classes the client holds.
+        form: scale of the distance and weights of the prototypes, as described in the module.
+        average: whether to also average the models, so that there is a global model.
+        predict: whether a personal model predicts with its ``"head"``, or by the nearest global
+            ``"prototype"`` among the classes that the client holds.
     """
 
     def init(context):
@@ -113,9 +115,9 @@ def fedproto(
 
 
 def nearest(prototypes: jax.Array, allowed: jax.Array) -> dict[str, jax.Array]:
-    """The linear head whose largest logit is that of the nearest allowed prototype ``[C, D]``.
+    """Returns the linear head whose largest logit is that of the nearest allowed prototype.
 
-    ``-|h - p|^2`` and ``2 h p - |p|^2`` differ by ``|h|^2``, the same for all classes.
+    ``-|h - p|^2`` and ``2 h p - |p|^2`` differ by ``|h|^2``, which is the same for all classes.
     """
     bias = jnp.where(allowed, -jnp.sum(jnp.square(prototypes), -1), _NEVER)
     return {"kernel": 2 * prototypes.T, "bias": bias}

@@ -1,8 +1,8 @@
 """FedProx. Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020.
 
-The proximal term is part of the loss, so its gradient goes through momentum like any other.
-Published variants that add it after momentum, or take the norm without its square, are not this
-method. Stragglers that do less work are not simulated.
+The proximal term is part of the loss, so that its gradient is subject to momentum. Published
+variants that add it after momentum, or that use the norm instead of its square, are different
+methods. Stragglers that perform less work are not simulated.
 """
 
 import optax
@@ -13,7 +13,7 @@ from fedjax_skew.methods.base import Method
 
 @validated("hparams.fedprox")
 def fedprox(*, mu: NonNegative = 0.01) -> Method:
-    """Local models are drawn to the round's global model by a squared distance.
+    """Penalises the squared distance between local models and the round's global model.
 
     Args:
         mu: weight of ``||w - x||^2 / 2``, summed over all parameters; 0 is FedAvg.

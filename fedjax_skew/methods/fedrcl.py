@@ -1,13 +1,15 @@
 """FedRCL. Seo et al., Relaxed Contrastive Learning for Federated Learning, CVPR 2024.
 
-Cross-entropy plus, as a mean over levels of the network, a supervised contrastive loss and a
-penalty on samples of a class whose features collapse. As in the authors' code, the contrast takes
-the least similar sample of the class and the ``num_negatives`` most similar ones of other classes,
-and the penalty only the least similar pair; the paper sums over all pairs above the threshold.
+The loss is the cross-entropy plus the mean over levels of the network of a supervised contrastive
+loss and a penalty on samples of a class whose features collapse. As in the authors' code, the
+contrastive loss uses the least similar sample of the class and the ``num_negatives`` most similar
+samples of other classes, and the penalty uses only the least similar pair; the paper sums over all
+pairs above the threshold.
 
-Levels are the outputs of the network's stages before their activation, averaged over pixels: stem
-and four stages of a ResNet-18. A network without stages (a module of one's own that sows no
-``blocks``, or the logistic regression) has its features as only level. Clients have equal weights.
+The levels are the outputs of the network's stages before their activation, averaged over pixels;
+for a ResNet-18, these are the stem and the four stages. For a network without stages (a custom
+module that sows no ``blocks``, or the logistic regression), the features are the only level.
+Clients have equal weights.
 """
 
 from fedjax_skew import losses
@@ -23,13 +25,14 @@ def fedrcl(
     threshold: NonNegative = 0.7,
     num_negatives: PositiveInt = 2,
 ) -> Method:
-    """Supervised contrast at several levels, relaxed where a class collapses.
+    """Adds a supervised contrastive loss at several levels, relaxed where a class collapses.
 
     Args:
-        weight: of both terms.
-        temperature: of both terms.
-        threshold: cosine from which on a class counts as collapsed; above 1 there is no penalty.
-        num_negatives: samples of other classes that a sample is contrasted with.
+        weight: weight of both terms.
+        temperature: temperature of both terms.
+        threshold: cosine at and above which a class counts as collapsed; a value above 1 disables
+            the penalty.
+        num_negatives: number of samples of other classes with which a sample is contrasted.
     """
 
     def regularizer(context):

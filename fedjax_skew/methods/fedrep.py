@@ -1,15 +1,15 @@
 """FedRep. Collins et al., Exploiting Shared Representations for Personalized Federated Learning,
 ICML 2021.
 
-As FedPer, but the two parts are trained one after the other: first the head with the body frozen,
-then the body with the head frozen. The authors give the head 10 of 11 epochs on CIFAR-10 and 10 of
-15 on CIFAR-100 and FEMNIST; here the local steps are divided in a given proportion, and the body
-gets at least one. A frozen part has no gradient at all: in the authors' code with the PyTorch of
-its time momentum and weight decay still move it.
+The method differs from FedPer in that the two parts are trained in turn: first the head with a
+frozen body, then the body with a frozen head. The authors train the head for 10 of 11 epochs on
+CIFAR-10 and for 10 of 15 on CIFAR-100 and FEMNIST; here the local steps are divided in a given
+proportion, and the body is trained for at least one step. Frozen parameters do not change; in the
+authors' code, with the PyTorch version of its time, momentum and weight decay still change them.
 
-A client's own model is the new global body with its own head. A client that has not taken part yet
-uses the mean of the last cohort's heads, as in the authors' code. They tune the heads of all
-clients once more after the last round, which is left out.
+A client's personal model is the new global body with the client's head. A client that has not
+participated yet uses the mean of the last cohort's heads, as in the authors' code. The authors tune
+the heads of all clients once more after the last round, which is not implemented.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ from fedjax_skew.methods.local_layers import head_mask, keep_leaves
 
 @validated("hparams.fedrep")
 def fedrep(*, head_share: Fraction = 2 / 3) -> Method:
-    """Own heads are trained first, then the shared body.
+    """Trains personal heads first, then the shared body.
 
     Args:
-        head_share: part of the local steps that train the head; the rest train the body.
+        head_share: share of the local steps that train the head; the others train the body.
     """
 
     def trainable(client: Client, step: jax.Array) -> PyTree:

@@ -2,14 +2,15 @@
 Classification, ICLR 2022.
 
 The network and its generic head are trained with the balanced softmax, from which vacant classes
-drop out. Each client also trains a head of its own, by plain SGD on the cross-entropy of the sum of
-both heads' logits; that gradient reaches neither the network nor the generic head. The global model
-is evaluated with the generic head, a client's own model is the new global one with both heads
-added.
+are excluded. Each client also trains a personal head, by plain SGD on the cross-entropy of the sum
+of both heads' logits; this gradient flows neither to the network nor to the generic head. The
+global model is evaluated with the generic head. A client's personal model is the new global model
+with the sum of both heads.
 
-The authors' repository holds no code. Implementations start the own head as a copy of the generic
-one, so that personal logits start at twice the generic ones (``init="copy"``); zero is the cleaner
-start. The variant whose own head comes from a hyper-network is left out.
+The authors' repository contains no code. Other implementations initialise the personal head with a
+copy of the generic head (``init="copy"``), so that personal logits start at twice the generic ones;
+the default is to start from zero. The variant whose personal head comes from a hyper-network is not
+implemented.
 """
 
 from typing import Literal
@@ -27,10 +28,10 @@ from fedjax_skew.models.functional import head
 
 @validated("hparams.fedrod")
 def fedrod(*, init: Literal["zero", "copy"] = "zero") -> Method:
-    """A generic head by balanced softmax, and own heads that are added to it.
+    """Trains a generic head with the balanced softmax, and personal heads that are added to it.
 
     Args:
-        init: what an own head starts from.
+        init: initial value of a personal head: ``"zero"``, or a ``"copy"`` of the generic head.
     """
 
     def make_state(context):

@@ -1,10 +1,10 @@
 """FedRS. Li and Zhan, FedRS: Federated Learning with Restricted Softmax for Label Distribution
 Non-IID Data, KDD 2021.
 
-By default the paper's rule: logits of missing classes are scaled by ``alpha``. The authors' code,
-``form="code"``, scales every class by its count, which also lowers rare present classes. The
-authors' classifier has no bias. Copies in other repositories keep it (``head_bias=True``) and scale
-it together with the rest of the logit.
+By default, logits of missing classes are scaled by ``alpha``, as in the paper. The authors' code
+(``form="code"``) scales every class according to its count, which also reduces the logits of rare
+classes. The authors' classifier has no bias. Implementations in other repositories have a bias
+(``head_bias=True``) and scale it together with the rest of the logit.
 """
 
 from typing import Literal
@@ -18,13 +18,13 @@ from fedjax_skew.methods.base import Method
 def fedrs(
     *, alpha: Fraction = 0.5, form: Literal["paper", "code"] = "paper", head_bias: bool = False
 ) -> Method:
-    """Restricted softmax: logits of missing classes are scaled down.
+    """Scales down the logits of missing classes (restricted softmax).
 
     Args:
         alpha: scale of a missing class.
         form: ``"paper"`` scales missing classes by ``alpha``; ``"code"`` scales every class by
             ``alpha + (1 - alpha) n_c / max n``.
-        head_bias: give the classifier a bias.
+        head_bias: whether the classifier has a bias.
     """
 
     def loss(context):

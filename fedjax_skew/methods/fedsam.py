@@ -2,14 +2,15 @@
 Flat Minima, ECCV 2022; FedSAM also Qu et al., Generalized Federated Learning via Sharpness Aware
 Minimization, ICML 2022.
 
-A step takes the gradient at ``w + e`` and applies it at ``w``; ``e`` has length ``rho`` along the
-gradient at ``w`` on the same batch, in one norm over all parameters. The adaptive form measures
-length relative to the size of each weight. Weight decay and momentum act in the step at ``w`` and
-not inside ``e``. Only the first pass, at ``w``, updates running statistics.
+A step takes the gradient at ``w + e`` and applies it at ``w``. The perturbation ``e`` points along
+the gradient at ``w`` on the same batch and has length ``rho``, with one norm over all parameters.
+The adaptive variant measures lengths relative to the size of each weight. Weight decay and momentum
+apply to the step at ``w`` and not to ``e``. Only the first pass, at ``w``, updates running
+statistics.
 
-``swa`` averages the global models of the last quarter of the rounds, one every ``swa_cycle``
-rounds, and evaluates the average; training does not see it. The published recipe also cycles the
-learning rate meanwhile, which is left to the schedule.
+``swa`` averages one global model every ``swa_cycle`` rounds during the last quarter of the rounds
+and evaluates the average, which does not affect training. The published recipe also uses a cyclic
+learning rate in these rounds, which can be set by the schedule.
 """
 
 from typing import Any
@@ -25,12 +26,12 @@ from fedjax_skew.methods.base import Method, MethodState, PyTree, StepResult, av
 
 @validated("hparams.fedsam")
 def fedsam(*, rho: NonNegative = 0.1, swa: bool = False, swa_cycle: PositiveInt = 10) -> Method:
-    """Local steps of sharpness-aware minimisation.
+    """Takes local steps of sharpness-aware minimisation.
 
     Args:
         rho: length of the perturbation.
-        swa: evaluate the average of late global models.
-        swa_cycle: rounds between two models of that average.
+        swa: whether to evaluate the average of late global models.
+        swa_cycle: number of rounds between two models of that average.
     """
     return _sharpness_aware(
         "fedsam", lambda params, gradient: perturbation(gradient, rho), swa, swa_cycle
@@ -45,13 +46,13 @@ def fedasam(
     swa: bool = False,
     swa_cycle: PositiveInt = 10,
 ) -> Method:
-    """Local steps of adaptive sharpness-aware minimisation.
+    """Takes local steps of adaptive sharpness-aware minimisation.
 
     Args:
         rho: length of the perturbation, relative to the weights.
-        eta: added to the size of a weight.
-        swa: evaluate the average of late global models.
-        swa_cycle: rounds between two models of that average.
+        eta: constant added to the magnitude of a weight.
+        swa: whether to evaluate the average of late global models.
+        swa_cycle: number of rounds between two models of that average.
     """
     return _sharpness_aware(
         "fedasam",
@@ -62,12 +63,12 @@ def fedasam(
 
 
 def perturbation(gradient: PyTree, rho: float) -> PyTree:
-    """``rho g / |g|``."""
+    """Returns ``rho g / |g|``."""
     return optax.tree.scale(rho / (optax.tree.norm(gradient) + 1e-16), gradient)
 
 
 def adaptive_perturbation(params: PyTree, gradient: PyTree, rho: float, eta: float) -> PyTree:
-    """``rho t^2 g / |t g|`` with ``t = |w| + eta``, and ``t = 1`` for biases."""
+    """Returns ``rho t^2 g / |t g|`` with ``t = |w| + eta``, and ``t = 1`` for biases."""
 
     def size(path, p):
         return jnp.ones_like(p) if path[-1].key == "bias" else jnp.abs(p) + eta

@@ -1,16 +1,16 @@
 """FedSOL. Lee et al., FedSOL: Stabilized Orthogonal Learning with Proximal Restrictions in
 Federated Learning, CVPR 2024.
 
-A step takes the gradient of the objective at ``w + e`` and applies it at ``w``. ``e`` points along
-the gradient ``r`` of the divergence from the global model's prediction, at temperature 3: ``rho A r
-/ |r|`` in one norm over all parameters. ``A`` is 1 (``variant="fixed"``), or in every tensor ``|w -
-x|`` divided by its length along the output units (``"adaptive"``, the default). Only the pass at
-``w`` updates running statistics.
+A step takes the gradient of the objective at ``w + e`` and applies it at ``w``. The perturbation is
+``e = rho A r / |r|``, with one norm over all parameters, where ``r`` is the gradient of the
+divergence from the global model's prediction at temperature 3. ``A`` is 1 (``variant="fixed"``), or
+in every tensor ``|w - x|`` divided by its norm along the output units (``"adaptive"``, the
+default). Only the pass at ``w`` updates running statistics.
 
-At ``w = x`` the gradient of the divergence is 0 up to rounding, about 1e-8 in float32, and the
-authors' code (``form="code"``) scales that noise to the full length ``rho`` in the first step of
-every round. Here ``e`` is 0 where ``|r|`` is below 1e-6; otherwise the forms agree. The adaptive
-variant has ``A = 0`` in that step in both forms.
+At ``w = x``, the gradient of the divergence is 0 up to rounding errors of about 1e-8 in float32,
+and the authors' code (``form="code"``) scales this noise to the full length ``rho`` in the first
+step of every round. By default, ``e`` is 0 where ``|r|`` is below 1e-6; otherwise the two forms
+agree. The adaptive variant has ``A = 0`` in that step in both forms.
 """
 
 from typing import Literal
@@ -34,13 +34,15 @@ def fedsol(
     variant: Literal["adaptive", "fixed"] = "adaptive",
     form: Literal["paper", "code"] = "paper",
 ) -> Method:
-    """Gradients are taken at a point moved along the gradient of a proximal divergence.
+    """Takes gradients at a point perturbed along the gradient of a proximal divergence.
 
     Args:
         rho: length of the perturbation; 0 is FedAvg.
-        temperature: of both softmaxes in the divergence.
-        variant: ``"fixed"`` length, or ``"adaptive"`` to how far each parameter has moved.
-        form: whether the noise of the first step counts, see the module.
+        temperature: temperature of both softmaxes in the divergence.
+        variant: ``"fixed"`` length, or a length that is ``"adaptive"`` to how far each parameter
+            has moved.
+        form: whether a gradient that consists of rounding errors gives no perturbation
+            (``"paper"``) or one of full length (``"code"``).
     """
 
     def step(s):
@@ -66,14 +68,14 @@ def fedsol(
 
 
 def perturb(proximal: PyTree, rho: float, smallest: float) -> PyTree:
-    """``rho r / |r|``, and 0 if ``|r|`` is below ``smallest``."""
+    """Returns ``rho r / |r|``, or 0 if ``|r|`` is below ``smallest``."""
     length = optax.tree.norm(proximal)
     scale = jnp.where(length >= smallest, rho / (length + 1e-12), 0.0)
     return optax.tree.scale(scale, proximal)
 
 
 def _share(moved: jax.Array) -> jax.Array:
-    """Magnitudes divided by their length along the last axis, that of the output units."""
+    """Divides magnitudes by their norm along the last axis, which is that of the output units."""
     moved = jnp.abs(moved)
     length = jnp.linalg.norm(moved, axis=-1, keepdims=True) if moved.ndim else moved
     return moved / jnp.maximum(length, 1e-12)

@@ -1,14 +1,15 @@
 """FedSpeed. Sun et al., FedSpeed: Larger Local Interval, Less Communication Round, and Higher
 Generalization Accuracy, ICLR 2023.
 
-A step takes the gradient ``g1`` at ``w``, then ``g2`` on the same batch at ``w + rho g1 / |g1|``,
-and descends along ``(1 - alpha) g1 + alpha g2 + lamb (w - x + h)``; ``h`` sums the client's past
-updates, and only the objective enters the ascent. Only the first pass updates running statistics.
+A step takes the gradient ``g1`` at ``w`` and the gradient ``g2`` on the same batch at
+``w + rho g1 / |g1|``, and descends along ``(1 - alpha) g1 + alpha g2 + lamb (w - x + h)``, where
+``h`` is the sum of the client's past updates. The ascent uses only the gradient of the objective.
+Only the first pass updates running statistics.
 
-The forms differ in what the server adds to the plain mean of the local models: in the authors' code
-(the default) the mean of all clients' ``h``, as FedDyn does, in the paper that of the cohort's.
-With full participation they are the same. The code also has ``alpha = 1``. Use it with
-``momentum=0``, for the reason that FedDyn gives.
+The two forms differ in what the server adds to the unweighted mean of the local models: in the
+authors' code, which is the default, it is the mean of all clients' ``h``, as in FedDyn; in the
+paper, it is the mean over the cohort. They agree under full participation. The code also uses
+``alpha = 1``. Use the method with ``momentum=0``, for the same reason as FedDyn.
 """
 
 from typing import Literal
@@ -37,13 +38,14 @@ def fedspeed(
     alpha: Fraction = 1.0,
     form: Literal["paper", "code"] = "code",
 ) -> Method:
-    """Proximal correction by past updates, and gradients at a perturbed point.
+    """Combines a proximal correction by past updates with gradients at a perturbed point.
 
     Args:
         rho: length of the perturbation.
-        lamb: strength of the proximal term and the correction.
+        lamb: strength of the proximal term and of the correction.
         alpha: share of the gradient at the perturbed point.
-        form: the server's correction, see the module.
+        form: whether the server adds the mean correction of all clients (``"code"``) or of the
+            cohort (``"paper"``).
     """
 
     def step(s):

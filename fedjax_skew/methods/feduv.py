@@ -1,11 +1,12 @@
 """FedUV. Son et al., FedUV: Uniformity and Variance for Heterogeneous Federated Learning, CVPR
 2024.
 
-Cross-entropy plus ``lam`` times a hinge on the deviation of each class's predicted probability over
-the batch, plus ``mu`` times the uniformity of the features under a Gaussian kernel. The width of
-the kernel is the median squared distance of the batch. The authors' code lets the gradient flow
-through it (the default): on random features the pair in the middle then gets 7 to 17 times the
-gradient of all other pairs. ``detach_sigma=True`` treats it as a constant.
+The loss is the cross-entropy, plus ``lam`` times a hinge loss on the standard deviation of each
+class's predicted probability over the batch, plus ``mu`` times the uniformity of the features under
+a Gaussian kernel. The width of the kernel is the median squared distance in the batch. In the
+authors' code and by default, the gradient flows through the width: on random features, the gradient
+of the median pair is then 7 to 17 times that of all other pairs. ``detach_sigma=True`` treats the
+width as a constant.
 """
 
 from fedjax_skew import losses
@@ -15,12 +16,12 @@ from fedjax_skew.methods.base import Method
 
 @validated("hparams.feduv")
 def feduv(*, lam: NonNegative = 2.5, mu: NonNegative = 0.5, detach_sigma: bool = False) -> Method:
-    """Predictions vary over the batch, and features spread out, as with independent data.
+    """Encourages predictions that vary over the batch and features that are spread out.
 
     Args:
-        lam: weight of the classifier's variance; 0 leaves the term out.
-        mu: weight of the features' uniformity; 0 leaves the term out.
-        detach_sigma: no gradient flows through the width of the kernel.
+        lam: weight of the classifier's variance; 0 disables the term.
+        mu: weight of the features' uniformity; 0 disables the term.
+        detach_sigma: whether to stop the gradient through the width of the kernel.
     """
 
     def regularizer(context):

@@ -1,17 +1,17 @@
 """FedVLS. Guo et al., Exploring Vacant Classes in Label-Skewed Federated Learning, AAAI 2025.
 
-``L_cal + lam * L_dis + logit_weight * L_logit`` (eq. 6). ``lam=0`` or ``logit_weight=0`` leaves a
-term out. The authors' code multiplies ``L_logit`` by 0.005, where eq. 6 prints 1, and differs in
-form: it counts a sample's own class as 0 in ``L_logit`` instead of leaving it out, and subtracts
-the log prior from the logits there; it adds 1e-9 to the prior of ``L_cal`` instead of dropping
-vacant classes; and its teacher runs in training mode.
+The loss is ``L_cal + lam * L_dis + logit_weight * L_logit`` (eq. 6). ``lam=0`` and
+``logit_weight=0`` disable a term. The authors' code multiplies ``L_logit`` by 0.005, where eq. 6
+prints 1, and differs from the equations as follows: in ``L_logit``, it sets the entry of a sample's
+own class to 0 instead of omitting it, and subtracts the log prior from the logits; in ``L_cal``, it
+adds 1e-9 to the prior instead of excluding vacant classes; and its teacher runs in training mode.
 
 The printed ``L_logit`` has no lower bound, so its gradient never vanishes. On MNIST
-(``configs/mnist.py``: Dirichlet 0.05, MLP, momentum 0.9) even the small weight lets accuracy fall
-from 62.4 % in round 3 to 23.1 % in round 20, while the form of the code, which is bounded, trains.
-So ``form="code"`` is the default, and ``form="paper"`` computes the printed equations. The authors'
-code also trains without weight decay and resets momentum every round, which are settings of the
-run.
+(``configs/mnist.py``: Dirichlet 0.05, MLP, momentum 0.9), accuracy falls from 62.4 % in round 3 to
+23.1 % in round 20 even with the small weight, whereas the form of the code, which is bounded,
+trains. ``form="code"`` is therefore the default, and ``form="paper"`` computes the printed
+equations. The authors' code also trains without weight decay and resets momentum every round, which
+are settings of the run.
 """
 
 from typing import Literal
@@ -28,12 +28,13 @@ def fedvls(
     logit_weight: NonNegative = 0.005,
     form: Literal["paper", "code"] = "code",
 ) -> Method:
-    """Balanced softmax, distillation of vacant classes and suppression of wrong logits.
+    """Combines balanced softmax, distillation of vacant classes and logit suppression.
 
     Args:
         lam: weight of the distillation; the paper uses 0.1, and 0.5 with 100 classes or more.
         logit_weight: weight of the suppression; eq. 6 prints 1.
-        form: the authors' code or the printed equations, for all three terms.
+        form: ``"code"`` for the authors' code, ``"paper"`` for the printed equations; it applies to
+            all three terms.
     """
 
     def loss(context):

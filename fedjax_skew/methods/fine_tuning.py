@@ -1,4 +1,4 @@
-"""A client's own model by fine-tuning, for methods that personalise when training is over."""
+"""Fine-tuning of personal models, for methods that personalise after training."""
 
 import jax
 import jax.numpy as jnp
@@ -19,20 +19,21 @@ def fine_tune(
     weight_decay: float = 0.0,
     mask: PyTree = None,
 ) -> tuple[PyTree, PyTree]:
-    """SGD on the cross-entropy over the client's data, without augmentation.
+    """Trains a model by SGD on the cross-entropy over the client's data, without augmentation.
 
     Args:
-        client: whose data, and whose batch size.
-        params: where to start.
-        stats: running statistics to start from.
-        epochs: passes over the data, each in its own order.
+        client: the client whose data and batch size are used.
+        params: initial parameters.
+        stats: initial running statistics.
+        epochs: number of passes over the data, each in its own order.
         lr: learning rate.
-        momentum: of SGD.
-        weight_decay: of SGD.
-        mask: bool of every leaf, False for parameters that stay as they are; all move by default.
+        momentum: momentum of SGD.
+        weight_decay: weight decay of SGD.
+        mask: one bool per leaf, False for parameters that do not change; all are trained by
+            default.
 
     Returns:
-        Parameters and running statistics.
+        The trained parameters and running statistics.
     """
     optimizer = optax.chain(
         optax.add_decayed_weights(weight_decay), optax.sgd(lr, momentum or None)

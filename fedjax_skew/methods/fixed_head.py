@@ -1,7 +1,7 @@
-"""Models whose classifier is a fixed matrix: FedETF, FedNH, FedGELA.
+"""Models whose classifier is a fixed matrix: FedETF, FedNH and FedGELA.
 
 The fixed matrix is ``params["head"]["kernel"]``, so that it is stored, sent and evaluated like any
-other parameter; a method that uses one of these models must not train it (``body_mask``).
+other parameter. A method that uses one of these models must not train it (see ``body_mask``).
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ _OWN = ("head", "head_projection", "head_scale", "norm_head")
 
 
 def random_etf(key: jax.Array, width: int, num_classes: int, field: str) -> jax.Array:
-    """A simplex equiangular tight frame ``[width, C]``; ``field`` names the width in errors."""
+    """Returns a simplex equiangular tight frame ``[width, C]``; errors call the width ``field``."""
     if width < num_classes or num_classes < 2:
         raise ValueError(
-            f"{field}={width} must be at least the number of classes, {num_classes}, of which "
-            "there must be two or more: the frame has one direction per class."
+            f"{field}={width} must be at least the number of classes, {num_classes}, which must be "
+            "at least 2, because the frame has one direction per class."
         )
     return simplex_etf(jax.random.uniform(key, (width, num_classes)))
 
@@ -36,14 +36,15 @@ def cosine_model(
     width: int = 0,
     project: bool = False,
 ) -> Model:
-    """Logits ``s u(z) M`` with a fixed ``M`` and a trained scalar ``s``.
+    """Returns a model with logits ``s u(z) M`` for a fixed ``M`` and a trained scalar ``s``.
 
     Args:
-        model: the network; its own head is left out.
+        model: the network, whose own head is not used.
         make_head: ``(key, features, classes) -> M [features, classes]``.
-        scale: what ``s`` starts from.
-        width: size of the projected features; 0 is the number of classes.
-        project: whether ``z`` is a trained linear map of the network's features, or those.
+        scale: initial value of ``s``.
+        width: size of the projected features; 0 stands for the number of classes.
+        project: if True, ``z`` is a trained linear map of the network's features; if False, ``z``
+            are the features.
     """
 
     def init(key, features, classes):
@@ -71,7 +72,7 @@ def cosine_model(
 def normalized_model(
     model: Model, make_head: Callable[[jax.Array, int, int], jax.Array], *, temperature: float
 ) -> Model:
-    """Logits ``z M / T`` with a fixed ``M``; ``z`` are batch-normalised features."""
+    """Returns a model with logits ``z M / T`` for a fixed ``M`` and batch-normalised ``z``."""
     norm = Norm("batch", name="norm_head")
 
     def init(key, features, classes):
@@ -90,7 +91,7 @@ def normalized_model(
 
 
 def _replace_head(model: Model, init_head: Callable, apply_head: Callable) -> Model:
-    """The network's features, and another head on them.
+    """Returns the model with its head replaced by another one.
 
     Args:
         model: the network.

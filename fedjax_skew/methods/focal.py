@@ -1,8 +1,8 @@
 """Focal loss. Lin et al., Focal Loss for Dense Object Detection, ICCV 2017; on clients: Sarkar et
 al., Fed-Focal Loss for Imbalanced Data Classification in Federated Learning, 2020.
 
-The softmax form with one ``alpha`` for all classes. Fed-Focal's choice of clients by their
-training loss is not part of it.
+This is the softmax form with one ``alpha`` for all classes. Fed-Focal's selection of clients by
+their training loss is not implemented.
 """
 
 from fedjax_skew import losses
@@ -12,11 +12,11 @@ from fedjax_skew.methods.base import Method
 
 @validated("hparams.focal")
 def focal(*, gamma: NonNegative = 2.0, alpha: Positive = 0.25) -> Method:
-    """Focal loss: samples that are already well classified count less.
+    """Trains with the focal loss, which gives well-classified samples a smaller weight.
 
     Args:
-        gamma: how fast the weight of an easy sample falls.
-        alpha: scale of the whole loss.
+        gamma: strength of the focus on hard samples; 0 gives the cross-entropy times ``alpha``.
+        alpha: scale of the loss.
     """
 
     def loss(context):

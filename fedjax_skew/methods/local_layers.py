@@ -1,4 +1,4 @@
-"""Layers that stay with their client: FedBN's normalisation, the heads of FedPer and FedRep."""
+"""Layers that stay with their client: FedBN's normalisation and the heads of FedPer and FedRep."""
 
 from collections.abc import Callable
 
@@ -9,12 +9,12 @@ from fedjax_skew.methods.base import Client, Evaluation, Method, MethodState, Py
 
 
 def head_mask(params: PyTree) -> PyTree:
-    """True for the parameters of the classifier."""
+    """Returns a mask that is True for the parameters of the classifier."""
     return {name: jax.tree.map(lambda _, n=name: n == "head", p) for name, p in params.items()}
 
 
 def body_mask(params: PyTree) -> PyTree:
-    """True for all parameters but those of the classifier."""
+    """Returns a mask that is True for all parameters except those of the classifier."""
     return jax.tree.map(lambda is_head: not is_head, head_mask(params))
 
 
@@ -25,15 +25,16 @@ def keep_leaves(
     keep_stats: bool = False,
     start_from_mean: bool = False,
 ) -> Method:
-    """A method whose clients keep some of their parameters; everything else is averaged.
+    """Returns a method whose clients keep some of their parameters and average the others.
 
     Args:
-        name: of the method.
-        mask: ``params -> bool of every leaf``, the parameters that stay with the client.
-        keep_stats: running statistics stay with the client too.
-        start_from_mean: a client that takes part for the first time starts from the mean of the
-            parameters that the last cohort kept, which is also what the global model is evaluated
-            with. Otherwise it starts from the initial ones.
+        name: name of the method.
+        mask: ``params -> mask`` with one bool per leaf, True for parameters that stay with the
+            client.
+        keep_stats: whether running statistics also stay with the client.
+        start_from_mean: if True, a client that participates for the first time starts from the mean
+            of the parameters that the last cohort kept, and the global model is evaluated with that
+            mean. If False, it starts from the initial parameters.
     """
 
     def take(params):

@@ -1,8 +1,8 @@
 """Logit adjustment. Menon et al., Long-tail Learning via Logit Adjustment, ICLR 2021.
 
-In training, the prior is the client's own (``form="local"``, the balanced softmax) or that of all
-clients together (``form="global"``, for a global long tail; clients then reveal their class
-counts to the server). The shift is not applied at test time. ``form="post_hoc"`` trains with
+During training, the prior is that of the client (``form="local"``, the balanced softmax) or that of
+all clients together (``form="global"``, for globally long-tailed data; clients then reveal their
+class counts to the server). The shift is not applied at test time. ``form="post_hoc"`` trains with
 plain cross-entropy and shifts the global model's logits by the global prior at test time instead.
 """
 
@@ -22,12 +22,13 @@ def logit_adjust(
     form: Literal["local", "global", "post_hoc"] = "local",
     eps: NonNegative = 0.0,
 ) -> Method:
-    """Logits shifted by the logarithm of the class prior.
+    """Shifts logits by the logarithm of the class prior.
 
     Args:
         tau: strength of the shift.
-        form: ``"local"`` or ``"global"`` prior in training, or ``"post_hoc"``.
-        eps: added to the prior in training; 0 leaves vacant classes out of the softmax.
+        form: ``"local"`` or ``"global"`` prior during training, or ``"post_hoc"`` shift.
+        eps: constant added to the prior during training; 0 excludes vacant classes from the
+            softmax.
     """
 
     def global_counts(context):
@@ -44,7 +45,7 @@ def logit_adjust(
 
     def eval_model(evaluation):
         counts = evaluation.state
-        # A class that nobody holds gets no bonus: it was never trained.
+        # The logit of a class that no client holds is not shifted, as it was never trained.
         prior = jnp.where(counts > 0, counts / counts.sum(), 1.0)
         return evaluation.params, evaluation.stats, tau * jnp.log(prior)
 

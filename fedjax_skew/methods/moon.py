@@ -1,11 +1,11 @@
 """MOON. Li et al., Model-Contrastive Federated Learning, CVPR 2021.
 
-A client keeps the local model of its last participation. Until it has one its contrastive loss is
-0, which is what the published code does in the first round. Both other models run in evaluation
-mode. ``mu = 1`` is the paper's value for CIFAR-100 and TinyImageNet; it uses 5 on CIFAR-10. The
-published network has a projection head of 256 between backbone and classifier
-(``projection=256``), and a fair comparison gives it to the other methods too; by default the
-network stays as configured.
+A client keeps the local model of its last participation. Before its first participation, its
+contrastive loss is 0, as in the first round of the published code. The global and the previous
+model run in evaluation mode. The default ``mu = 1`` is the paper's value for CIFAR-100 and
+TinyImageNet; on CIFAR-10 the paper uses 5. The published network has a projection head of width 256
+between the backbone and the classifier (``projection=256``); for a fair comparison, the other
+methods should use it, too. By default, the network is used as configured.
 """
 
 import jax.numpy as jnp
@@ -19,12 +19,12 @@ from fedjax_skew.methods.base import Method, MethodState, Upload
 def moon(
     *, mu: NonNegative = 1.0, temperature: Positive = 0.5, projection: NonNegativeInt = 0
 ) -> Method:
-    """Features are drawn to the global model's, away from the client's previous model's.
+    """Attracts features to the global model's and repels them from the previous model's.
 
     Args:
         mu: weight of the contrastive loss.
-        temperature: of the contrast.
-        projection: width of a projection head below the classifier; 0 for none.
+        temperature: temperature of the contrastive loss.
+        projection: width of a projection head before the classifier; 0 for none.
     """
 
     def keep(params, stats, seen):

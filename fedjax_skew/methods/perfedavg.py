@@ -2,15 +2,15 @@
 Model-Agnostic Meta-Learning Approach, NeurIPS 2020.
 
 A step adapts on one batch, ``w' = w - alpha grad(w)``, and descends from ``w`` along the gradient
-at ``w'`` on another batch. ``"fo"`` stops there; ``"hf"`` multiplies that gradient by ``I - alpha
-H`` on a third batch, with the Hessian-vector product as a difference of two gradients. The outer
-step is the client optimiser's, with ``client_lr`` as the paper's beta; a step takes two or three
-batches, so an epoch has that many times fewer steps. Only the adaptation's pass updates running
-statistics.
+at ``w'`` on another batch. The first-order variant ``"fo"`` uses this gradient; the Hessian-free
+variant ``"hf"`` multiplies it by ``I - alpha H`` on a third batch, where the Hessian-vector product
+is a difference of two gradients. The outer step uses the client optimiser, and ``client_lr`` is the
+paper's beta. A step uses two or three batches, so that an epoch has fewer steps by that factor.
+Only the pass of the adaptation updates running statistics.
 
-The global test scores are those of the model itself. A client's own model is one step of gradient
-descent on all of its training data; published evaluations adapt on test batches, which uses their
-labels.
+The global model is tested without adaptation. A client's personal model is the global model after
+one step of gradient descent on all of its training data; published evaluations adapt on test
+batches, which uses their labels.
 """
 
 from typing import Literal
@@ -28,7 +28,7 @@ from fedjax_skew.methods.base import Method, StepResult
 def perfedavg(
     *, alpha: NonNegative = 0.005, variant: Literal["fo", "hf"] = "fo", delta: Positive = 1e-3
 ) -> Method:
-    """Meta-learning of a model that adapts to a client in one step.
+    """Meta-learns a model that adapts to a client in one step.
 
     Args:
         alpha: learning rate of the adaptation.

@@ -1,4 +1,4 @@
-"""A second head that stays with its client and is trained beside the network (FedRoD, FedLoGe)."""
+"""Training of a second head that stays with its client (FedRoD, FedLoGe)."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,10 @@ from fedjax_skew.methods.base import LossContext, PyTree
 
 
 def head_gradient(context: LossContext, logits: jax.Array, like: PyTree) -> PyTree:
-    """Gradient of the mean cross-entropy of ``logits`` in a linear head that is part of them.
+    """Returns the gradient of the mean cross-entropy with respect to a linear head.
 
-    Features count as constants. The result has the entries of ``like``: a kernel ``[D, C]`` and
-    perhaps a bias ``[C]``.
+    The logits of the head are a summand of ``logits``. Features are treated as constants. The
+    result has the entries of ``like``: a kernel ``[D, C]`` and possibly a bias ``[C]``.
     """
     batch, features = context.batch, jax.lax.stop_gradient(context.outputs.features)
     member = jax.nn.one_hot(batch.labels, logits.shape[-1])

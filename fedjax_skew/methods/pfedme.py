@@ -1,15 +1,16 @@
 """pFedMe. Dinh et al., Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020.
 
-A step solves ``min_theta f(theta) + lam / 2 |theta - w|^2`` by ``inner_steps`` gradient steps on
-one batch, starting from the last ``theta``, and then moves ``w`` by ``client_lr lam (theta -
-w)``: descent on the Moreau envelope, whose gradient tends to that of ``f`` as ``lam`` grows. The
-published code also decays ``theta`` with ``mu``. The outer step goes through the client
-optimiser, so ``client_lr`` is the paper's eta, and momentum and weight decay of the run act on
-``w``. Keep ``client_lr lam`` below 1 (the paper: 0.005 and 15), or ``w`` steps beyond ``theta``.
+A step approximately solves ``min_theta f(theta) + lam / 2 |theta - w|^2`` by ``inner_steps``
+gradient steps on one batch, starting from the last ``theta``, and then moves ``w`` by ``client_lr
+lam (theta - w)``. This is gradient descent on the Moreau envelope, whose gradient tends to that of
+``f`` as ``lam`` grows. The published code also applies the weight decay ``mu`` to ``theta``. The
+outer step uses the client optimiser, so that ``client_lr`` is the paper's eta, and the run's
+momentum and weight decay apply to ``w``. Keep ``client_lr lam`` below 1 (the paper uses 0.005 and
+15), or ``w`` overshoots ``theta``.
 
-The server moves ``beta`` of the way to the mean of the ``w``. ``theta`` is the client's own
-model; it is kept from the last round the client took part in (the published code trains all
-clients every round, for this evaluation only). A client that never took part has the global
+The server moves the global model towards the mean of the ``w`` by the fraction ``beta``. ``theta``
+is the client's personal model, kept from its last participation; the published code trains all
+clients in every round for this evaluation. A client that has never participated uses the global
 model.
 """
 
@@ -31,14 +32,15 @@ def pfedme(
     mu: NonNegative = 0.001,
     beta: Positive = 1.0,
 ) -> Method:
-    """Personal models tied to the global one by a Moreau envelope.
+    """Trains personal models that a Moreau envelope keeps close to the global model.
 
     Args:
-        lam: strength of the tie between a client's own model and ``w``.
-        inner_lr: learning rate of the client's own model.
-        inner_steps: steps of the client's own model on every batch.
-        mu: weight decay of the client's own model.
-        beta: step of the server; at 1 another method may bring its own server rule.
+        lam: weight of the distance between a client's personal model and ``w``.
+        inner_lr: learning rate of the personal model.
+        inner_steps: steps of the personal model per batch.
+        mu: weight decay of the personal model.
+        beta: learning rate of the server. At 1, the server rule is plain averaging and can be
+            replaced by that of another method in a composition.
     """
     if inner_lr * (lam + mu) >= 2:
         raise ValueError(

@@ -2,15 +2,15 @@
 Federated Learning, ICML 2020.
 
 A client descends along ``g - c_i + c`` and then sets ``c_i <- c_i - c + (x - y) / (K_rho lr)``,
-where ``lr`` is the rate of the round and ``K_rho`` the effective number of steps under local
-momentum (``K`` without). The paper has no momentum; with the correction inside the gradient, as
-here, dividing by ``K lr`` would overestimate the gradient up to ``1 / (1 - rho)`` times, and the
-variates oscillate with growing amplitude. All variates start at zero and cover parameters only:
-running statistics are averaged. The server's variate is the mean of all clients', absent ones
-included.
+where ``lr`` is the learning rate of the round and ``K_rho`` the effective number of steps under
+local momentum, which is ``K`` without momentum. The paper does not use momentum. With momentum and
+the correction inside the gradient, as here, dividing by ``K lr`` would overestimate the gradient by
+a factor of up to ``1 / (1 - rho)``, and the variates would oscillate with growing amplitude. All
+variates start at zero and apply only to parameters; running statistics are averaged. The server's
+variate is the mean over all clients, including those that did not participate.
 
-The model is the plain mean of the cohort's, as in the paper; several benchmarks weight it by
-samples.
+The model is the unweighted mean of the cohort's models, as in the paper; several benchmarks weight
+it by samples.
 """
 
 import jax
@@ -24,12 +24,12 @@ from fedjax_skew.methods.momentum import effective_steps, require_fresh_momentum
 
 @validated("hparams.scaffold")
 def scaffold(*, server_lr: Positive = 1.0, uniform_weights: bool = True) -> Method:
-    """Control variates correct the drift of local gradients.
+    """Corrects the drift of local gradients with control variates.
 
     Args:
-        server_lr: step of the server along the mean update. At 1 the server rule is plain
-            averaging, and another method may bring its own.
-        uniform_weights: weight clients equally instead of by their number of samples.
+        server_lr: server learning rate on the mean update. At 1, the server rule is plain averaging
+            and can be replaced by that of another method in a composition.
+        uniform_weights: whether to weight clients equally instead of by their number of samples.
     """
 
     def init(context):

@@ -1,7 +1,8 @@
-"""Training on the server: compiled loops, sampled batches, and teachers made of client models.
+"""Training on the server: compiled loops, sampled batches, and ensembles of client models.
 
-Everything here has static lengths and no side effects, because the server step is compiled with the
-round and mapped over seeds. Clients without weight (their result was not finite) never take part.
+All loops have static lengths and no side effects, because the server step is compiled with the
+round and mapped over seeds. Clients whose weight is 0, because their result was not finite, are
+excluded.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,13 @@ class Trained(NamedTuple):
 def adam(
     lr: float | optax.Schedule, weight_decay: float = 0.0, clip: float = 0.0
 ) -> optax.GradientTransformation:
-    """Adam whose weight decay is part of the gradient, as in PyTorch; 0 does not clip."""
+    """Returns Adam with the weight decay added to the gradient, as in PyTorch.
+
+    Args:
+        lr: learning rate or schedule.
+        weight_decay: strength of the weight decay.
+        clip: bound of the gradient's global norm; 0 disables clipping.
+    """
     parts = [optax.clip_by_global_norm(clip)] if clip else []
     parts += [optax.add_decayed_weights(weight_decay)] if weight_decay else []
     return optax.chain(*parts, optax.adam(lr))
@@ -39,7 +46,7 @@ def adam(
 def make_step(
     objective: Objective, optimizer: optax.GradientTransformation
 ) -> Callable[[Trained, jax.Array], Trained]:
-    """One step on ``objective(params, stats, key) -> (loss, stats)``."""
+    """Returns a function that takes one step on ``objective(params, stats, key)``."""
 
     def step(state: Trained, key: jax.Array) -> Trained:
         gradient, stats = jax.grad(objective, has_aux=True)(state.params, state.stats, key)
@@ -63,12 +70,12 @@ def minimize(
 
     Args:
         objective: ``(params, stats, key) -> (loss, stats)``.
-        optimizer: optax transformation with its learning rate.
-        params: where to start.
-        stats: running statistics to start from.
+        optimizer: optax transformation, including the learning rate.
+        params: initial parameters.
+        stats: initial running statistics.
         key: PRNG key of the whole loop.
-        steps: how many.
-        opt_state: the optimiser's state to continue from; a new one by default.
+        steps: number of steps.
+        opt_state: the optimiser's state from which to continue; a new one by default.
     """
     step = make_step(objective, optimizer)
     first = Trained(params, stats, optimizer.init(params) if opt_state is None else opt_state)
@@ -76,21 +83,21 @@ def minimize(
 
 
 def draw(key: jax.Array, size: int, number: int) -> jax.Array:
-    """``size`` of the indices below ``number``, with replacement."""
+    """Draws ``size`` indices below ``number`` with replacement."""
     return jax.random.randint(key, (size,), 0, number)
 
 
 def lookup(
     fn: Callable[[jax.Array], PyTree], x: jax.Array, draws: int, chunk: int = 256
 ) -> Callable[[jax.Array], PyTree]:
-    """``ids -> fn(x[ids])`` for a constant ``fn``, at the lower cost.
+    """Returns ``ids -> fn(x[ids])``, computed directly or read from a table.
 
     Args:
-        fn: maps a batch to arrays with the batch as leading axis.
+        fn: a function that does not change, from a batch to arrays with a leading batch axis.
         x: all samples.
-        draws: how many samples will be asked for. If that is as many as there are, all values are
-            computed once, and the result reads them from a table.
-        chunk: batch size for the table.
+        draws: total number of samples that will be looked up. If it is at least the number of
+            samples, the values of all samples are computed once and stored in a table.
+        chunk: batch size with which the table is computed.
     """
     number = x.shape[0]
     if draws < number:
@@ -104,34 +111,37 @@ def lookup(
 
 
 def taking_part(rnd: Round) -> jax.Array:
-    """1 for clients with weight, 0 for others, ``[M]``."""
+    """Returns 1 for clients with a positive weight and 0 for the others, ``[M]``."""
     return (rnd.weights > 0).astype(jnp.float32)
 
 
 def equal_weights(rnd: Round) -> jax.Array:
-    """The same weight ``[M]``, with sum 1, for all clients that take part."""
+    """Returns equal weights ``[M]``, with sum 1, for all clients that take part."""
     part = taking_part(rnd)
     return part / jnp.maximum(jnp.sum(part), 1)
 
 
 def client_outputs(rnd: Round, x: jax.Array) -> Outputs:
-    """Every client's model, in evaluation mode, on one batch: ``[M, B, ...]``."""
+    """Returns the outputs of every client's model in evaluation mode, ``[M, B, ...]``."""
     return jax.vmap(lambda p, s: rnd.model.apply(p, s, x)[0])(rnd.client_params, rnd.client_stats)
 
 
 def averaged(rnd: Round) -> tuple[PyTree, PyTree]:
-    """The weighted mean of the client models."""
+    """Returns the weighted mean of the client models."""
     return optax.tree.add(rnd.params, rnd.mean_delta), rnd.mean_stats
 
 
 def unless_empty(rnd: Round, result: ServerResult) -> ServerResult:
-    """The result, or the round's start if no client took part."""
-    before_training = ServerResult(rnd.params, rnd.stats, rnd.state)
-    return trees.select(jnp.sum(rnd.weights) > 0, result, before_training)
+    """Returns the result, or the model and state of the round's start if no client took part."""
+    start = ServerResult(rnd.params, rnd.stats, rnd.state)
+    return trees.select(jnp.sum(rnd.weights) > 0, result, start)
 
 
 def new_head(key: jax.Array, like: PyTree, num_features: int = 0) -> PyTree:
-    """A random classifier with the fields of ``like``, perhaps for another number of features."""
+    """Returns a random classifier with the fields of ``like``.
+
+    If ``num_features`` is given, it replaces the number of features of ``like``.
+    """
     features, classes = like["kernel"].shape
     features = num_features or features
     bound = features**-0.5
@@ -140,7 +150,7 @@ def new_head(key: jax.Array, like: PyTree, num_features: int = 0) -> PyTree:
 
 
 def with_head(params: PyTree, classifier: PyTree) -> PyTree:
-    """The parameters with another classifier."""
+    """Returns the parameters with another classifier."""
     return {**params, "head": classifier}
 
 
@@ -155,16 +165,16 @@ def retrain_head(
     batch_size: int,
     lr: float,
 ) -> PyTree:
-    """Trains a classifier alone on features by plain SGD on mean cross-entropy.
+    """Trains a classifier on fixed features by plain SGD on the mean cross-entropy.
 
     Args:
-        classifier: where to start.
+        classifier: initial classifier.
         features: ``[n, D]``.
         labels: int32 ``[n]``.
-        where: bool ``[n]``, rows that count.
+        where: bool ``[n]``, the rows to include.
         key: PRNG key of the shuffles.
-        epochs: passes over the features.
-        batch_size: rows in a step; the last one of a pass may be partial.
+        epochs: number of passes over the features.
+        batch_size: rows per step; the last batch of a pass may be partial.
         lr: learning rate.
     """
     number = features.shape[0]
