@@ -53,20 +53,16 @@ def exchanges() -> str:
 
 def changes() -> str:
     """Programs before and after the choices of convolutions and chunks for accelerators."""
-    lines = [
-        "| device | model | memory GB | operations a step | GFLOP a round | samples/s |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     columns = ("peak_gb", "step_launches", "round_gflop", "samples_per_second")
     for before in _read(REPORTS):
         if before["conv_impl"] != "xla":
             continue
         same = ("target", "devices", "model", "method")
         (after,) = [row for row in _chosen() if all(row[key] == before[key] for key in same)]
-        pairs = [f"{_number(before[c])} → {_number(after[c])}" for c in columns]
-        words = [before["target"], before["model"], *pairs]
-        lines.append(f"| {' | '.join(words)} |")
-    return "\n".join(lines)
+        pairs = {c: f"{_number(before[c])} → {_number(after[c])}" for c in columns}
+        rows.append(before | pairs)
+    return _markdown(rows, {c: _REPORT_COLUMNS[c] for c in ("target", "model", *columns)})
 
 
 def tables() -> str:

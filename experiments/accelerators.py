@@ -58,55 +58,57 @@ _GPU = {
     "block_dim_limit_y": 65535,
     "block_dim_limit_z": 65535,
 }
-# Peaks, bandwidths and links are the makers' figures; launch, loop and latency are assumptions. A
-# GPU waits for its host at every pass of a loop, a TPU does not. Float32 products are TF32 on these
-# GPUs and one, three or six passes of bfloat16 on a TPU.
-ACCELERATORS = {
-    "a100": Accelerator(
+
+
+def _gpu(
+    peak: Mapping[str, float], bandwidth: float, link: float, **description: Any
+) -> Accelerator:
+    """Returns a GPU; ``description`` extends what all GPUs share in XLA's description."""
+    return Accelerator(
         "cuda",
-        memory=_JAX_SHARE * 42331013120,
+        memory=_JAX_SHARE * description["device_memory_size"],
+        peak=peak,
+        bandwidth=bandwidth,
+        launch=3e-6,
+        loop=15e-6,
+        link=link,
+        latency=20e-6,
+        topology="1x1x8",
+        description=_GPU | description,
+    )
+
+
+# Peaks, bandwidths and links are the manufacturers' figures; launch, loop and latency are
+# assumptions. A GPU waits for its host in every pass of a loop, but a TPU does not. Products of
+# float32 use TF32 on these GPUs, and one, three or six passes of bfloat16 on a TPU.
+ACCELERATORS = {
+    "a100": _gpu(
         peak={"default": 156e12, "high": 156e12, "highest": 19.5e12, "bf16": 312e12},
         bandwidth=1.555e12,
-        launch=3e-6,
-        loop=15e-6,
         link=300e9,
-        latency=20e-6,
-        topology="1x1x8",
-        description=_GPU
-        | {
-            "core_count": 108,
-            "fpus_per_core": 64,
-            "clock_rate_ghz": 1.41,
-            "memory_bandwidth": 1555200000000,
-            "l2_cache_size": 41943040,
-            "device_memory_size": 42331013120,
-            "shared_memory_per_core": 167936,
-            "shared_memory_per_block_optin": 166912,
-            "cuda_compute_capability": "{ major: 8 }",
-        },
+        core_count=108,
+        fpus_per_core=64,
+        clock_rate_ghz=1.41,
+        memory_bandwidth=1555200000000,
+        l2_cache_size=41943040,
+        device_memory_size=42331013120,
+        shared_memory_per_core=167936,
+        shared_memory_per_block_optin=166912,
+        cuda_compute_capability="{ major: 8 }",
     ),
-    "h100": Accelerator(
-        "cuda",
-        memory=_JAX_SHARE * 84942979072,
+    "h100": _gpu(
         peak={"default": 495e12, "high": 495e12, "highest": 67e12, "bf16": 990e12},
         bandwidth=3.35e12,
-        launch=3e-6,
-        loop=15e-6,
         link=450e9,
-        latency=20e-6,
-        topology="1x1x8",
-        description=_GPU
-        | {
-            "core_count": 132,
-            "fpus_per_core": 128,
-            "clock_rate_ghz": 1.98,
-            "memory_bandwidth": 3352320000000,
-            "l2_cache_size": 52428800,
-            "device_memory_size": 84942979072,
-            "shared_memory_per_core": 233472,
-            "shared_memory_per_block_optin": 232448,
-            "cuda_compute_capability": "{ major: 9 }",
-        },
+        core_count=132,
+        fpus_per_core=128,
+        clock_rate_ghz=1.98,
+        memory_bandwidth=3352320000000,
+        l2_cache_size=52428800,
+        device_memory_size=84942979072,
+        shared_memory_per_core=233472,
+        shared_memory_per_block_optin=232448,
+        cuda_compute_capability="{ major: 9 }",
     ),
     "v5e": Accelerator(
         "tpu",

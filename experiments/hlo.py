@@ -129,18 +129,18 @@ def parse(text: str) -> Program:
 
 def _instruction(line: str) -> Instruction:
     name, _, rest = line.removeprefix("ROOT ").partition(" = ")
-    end = _closing(rest, 0) if rest.startswith("(") else rest.index(" ")
+    end = _closing(rest) if rest.startswith("(") else rest.index(" ")
     opcode, _, rest_ = rest[end:].lstrip(" )").partition("(")
-    stop = _closing("(" + rest_, 0) - 1
+    stop = _closing("(" + rest_) - 1
     shapes = _shapes(rest[:end])
     return Instruction(name.lstrip("%"), opcode, shapes, rest_[:stop], rest_[stop:])
 
 
-def _closing(text: str, start: int) -> int:
-    """Where the bracket at ``start`` is closed."""
+def _closing(text: str) -> int:
+    """Returns the position at which the bracket that opens a text is closed."""
     depth = 0
-    for place in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
+    for place, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
         if not depth:
             return place
     return len(text)

@@ -6,6 +6,7 @@ Where the compiler estimates cycles (TPUs), these count instead. Real kernels re
 peak, so the result is a lower bound as far as launches are not overestimated.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -77,10 +78,7 @@ def work(program: hlo.Program, on: Accelerator, trips: Mapping[str, float]) -> W
 
     def of(name: str) -> Work:
         if name not in known:
-            total = Work()
-            for i in program.computations[name]:
-                total = total.plus(one(i))
-            known[name] = total
+            known[name] = functools.reduce(Work.plus, map(one, program.computations[name]), Work())
         return known[name]
 
     def one(i: hlo.Instruction) -> Work:
@@ -88,18 +86,13 @@ def work(program: hlo.Program, on: Accelerator, trips: Mapping[str, float]) -> W
         if i.opcode in _FREE or i.opcode.endswith(("-done", "-update")):
             return Work()
         if i.opcode == "while":
-            inner = Work(seconds=on.loop)
-            for name in i.called:
-                inner = inner.plus(of(name))
+            inner = functools.reduce(Work.plus, map(of, i.called), Work(seconds=on.loop))
             times = program.trips(i)
             return Work().plus(inner, trips.get(i.scope, 1.0) if times is None else times)
         if i.opcode == "conditional":
             return max((of(name) for name in i.called), key=lambda w: w.seconds)
         if kind in ("call", "async"):
-            inner = Work()
-            for name in i.called:
-                inner = inner.plus(of(name))
-            return inner
+            return functools.reduce(Work.plus, map(of, i.called), Work())
         if kind in COLLECTIVES:
             sent = sum(s.nbytes for name in i.operands for s in program.shapes[name])
             passes = 2.0 if kind == "all-reduce" else 1.0
