@@ -15,7 +15,6 @@ import io
 import itertools
 import pathlib
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,7 +28,6 @@ from fedjax_skew import errors, methods
 from fedjax_skew.report import names
 from fedjax_skew.runs import rundir
 from fedjax_skew.runs.store import Record
-from fedjax_skew.runs.train import Interrupted
 
 
 def define_flags() -> None:
@@ -96,12 +94,7 @@ def main(argv: Sequence[str]) -> None:
         for suffix, text in texts.items():
             files.append(folder / f"methods_{problem}{suffix}")
             rundir.write_text(files[-1], text)
-    summary, failed = launch.outcome(wanted)
-    if not done:
-        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
-    print(f"{summary}; written: {', '.join(map(str, files))}.")
-    if failed:
-        sys.exit(1)
+    launch.finish(wanted, files, done)
 
 
 def plan(

@@ -13,8 +13,8 @@ results file and writes the two files beside it.
 """
 
 import pathlib
-import sys
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -25,7 +25,6 @@ from experiments.cells import Cell
 from experiments.verdicts import Claim
 from fedjax_skew import errors
 from fedjax_skew.runs import rundir
-from fedjax_skew.runs.train import Interrupted
 
 RESULTS = "experiments/results/runs.csv"
 
@@ -75,12 +74,7 @@ def main(argv: Sequence[str]) -> None:
     else:
         files = write(pathlib.Path(flag.workdir), chosen, found)
     print(claims_table.summary(claims_table.build(chosen, found, CLAIMS)))
-    summary, failed = launch.outcome(once)
-    if not done:
-        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
-    print(f"{f'{summary}; written' if once else 'Written'}: {', '.join(map(str, files))}.")
-    if failed:
-        sys.exit(1)
+    launch.finish(once, files, done)
 
 
 def write(
@@ -123,33 +117,21 @@ def choose(claims: Sequence[Claim], only: Sequence[str]) -> list[Claim]:
     return [c for c in claims if not only or c.paper in only or c.id in only]
 
 
-def needed(
-    claims: Sequence[Claim],
-    workdir: str,
-    *,
-    scale: str,
-    seeds: int,
-    rounds: int = 0,
-    changes: Sequence[str] = (),
-    data_dir: str = "",
-) -> list[Cell]:
-    """The cells that answer claims, one per seed, the first seeds of all of them first."""
+def needed(claims: Sequence[Claim], workdir: str, **options: Any) -> list[Cell]:
+    """Returns the cells that answer claims, one per seed, with the first seed of every cell first.
+
+    Args:
+        claims: the claims.
+        workdir: root of the results store.
+        **options: further arguments of ``cells.plan``.
+    """
     wanted: dict[str, set[tuple[str, str]]] = {}
     for claim in claims:
         for term in claim.terms:
             wanted.setdefault(term.name, set()).add((term.row, term.column))
     found = []
     for name, places in wanted.items():
-        planned = cells.plan(
-            name,
-            workdir,
-            scale=scale,
-            seeds=seeds,
-            rounds=rounds,
-            changes=changes,
-            data_dir=data_dir,
-            split_seeds=True,
-        )
+        planned = cells.plan(name, workdir, split_seeds=True, **options)
         whole = figure_numbers.has_numbers(name)
         found += [
             cell
@@ -177,19 +159,13 @@ def missing(wanted: Sequence[Cell], known: Sequence[values_.Value]) -> list[Cell
 def run(wanted: Sequence[Cell], workdir: str) -> bool:
     """Runs cells and computes the numbers of figures; returns False if it was asked to stop."""
     for cell in wanted:
-        values_.note_answers(cell, command(cell))
+        values_.note_answers(cell, cells.command(cell.name, cell.scale))
     if not launch.run(list({cell.directory: cell for cell in wanted}.values())):
         return False
     for name in dict.fromkeys(cell.name for cell in wanted):
-        if figure_numbers.has_numbers(name):
-            mine = [cell for cell in wanted if cell.name == name]
-            figure_numbers.save(name, mine, workdir, command(mine[0]))
+        mine = [cell for cell in wanted if cell.name == name]
+        figure_numbers.save(name, mine, workdir, cells.command(name, mine[0].scale))
     return True
-
-
-def command(cell: Cell) -> str:
-    """What computes a cell's table or figure at its scale."""
-    return cells.command(cell.name, cell.scale)
 
 
 if __name__ == "__main__":

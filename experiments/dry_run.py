@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from experiments import estimate, figures, papers, printed, speed
+from experiments import estimate, papers, printed, speed
 from experiments.cells import Cell, command, scaled_sentences
 from experiments.executor import config_from
 from fedjax_skew.runs.store import Record
@@ -93,13 +93,10 @@ def _seconds(cell: Cell, flops: float, known: Mapping[tuple[str, str], float]) -
 def listing() -> str:
     """All tables and figures of the papers with the command for each."""
     lines: list[str] = []
-    everything = [(table, printed.caption(table)) for table in printed.table_names()]
-    everything += [(name, figures.figure(name).caption) for name in papers.figure_names()]
-    for paper in dict.fromkeys(name.partition("/")[0] for name, _ in everything):
-        mine = [pair for pair in everything if pair[0].startswith(f"{paper}/")]
-        lines += ["", printed.source(mine[0][0])]
-        for name, caption in mine:
-            lines += [f"  {papers.title(name)}. {caption}", f"    {command(name)}"]
+    for paper in printed.papers():
+        lines += ["", printed.source(paper)]
+        for name in papers.names_of(paper):
+            lines += [f"  {papers.title(name)}. {papers.caption(name)}", f"    {command(name)}"]
     return "\n".join(lines[1:])
 
 

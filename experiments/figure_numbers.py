@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from experiments import figure_analyses as analyses
-from experiments import figures, papers, values
+from experiments import papers, values
 from experiments.cells import Cell
 from experiments.papers import Figure
 from fedjax_skew.metrics import skew
@@ -17,17 +17,14 @@ _TAU = 1.0  # FedLC's margin scale
 
 
 def figure_values(name: str, cells: Iterable[Cell], command: str) -> list[values.Value]:
-    """All numbers of a figure's finished cells; none for figures that show runs as they are."""
-    figure = figures.figure(name)
-    compute = _KINDS.get(figure.kind)
+    """Returns all numbers of a figure's finished cells; ``has_numbers`` must be true."""
+    figure = papers.figure(name)
     found: list[values.Value] = []
-    if compute is None:
-        return found
     for cell in cells:
         record = cell.record()
         if not record.finished:
             continue
-        for (row, column), numbers in compute(figure, cell).items():
+        for (row, column), numbers in _KINDS[figure.kind](figure, cell).items():
             for i, number in enumerate(numbers):
                 found.append(
                     values.Value(
@@ -46,7 +43,7 @@ def figure_values(name: str, cells: Iterable[Cell], command: str) -> list[values
 
 def has_numbers(name: str) -> bool:
     """Whether a name is that of a figure with numbers beyond the accuracies of its runs."""
-    return papers.is_figure(name) and figures.figure(name).kind in _KINDS
+    return papers.is_figure(name) and papers.figure(name).kind in _KINDS
 
 
 def role_accuracies(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:
@@ -109,6 +106,7 @@ _KINDS: dict[str, Callable[[Figure, Cell], Numbers]] = {
 
 
 def save(name: str, cells: Sequence[Cell], workdir: str, command: str) -> None:
-    """Adds a figure's numbers to the file of the store."""
-    path = values.figure_file(workdir)
-    values.write(path, values.merge(values.read(path), figure_values(name, cells, command)))
+    """Adds a figure's numbers, if it has any, to the file of the store."""
+    if has_numbers(name):
+        path = values.figure_file(workdir)
+        values.write(path, values.merge(values.read(path), figure_values(name, cells, command)))

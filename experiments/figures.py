@@ -13,12 +13,6 @@ from fedjax_skew.report import style
 from fedjax_skew.runs import rundir
 
 
-def figure(name: str) -> Figure:
-    """A figure by its name, ``"fedlc/figure2"``."""
-    paper, place = papers.of(name)
-    return paper.figure(place)
-
-
 def write(
     name: str, cells: Sequence[Cell], workdir: str | os.PathLike[str], command: str = ""
 ) -> list[pathlib.Path]:
@@ -27,7 +21,7 @@ def write(
     Returns:
         The files, none if no run is finished yet.
     """
-    what, folder = figure(name), pathlib.Path(workdir)
+    what, folder = papers.figure(name), pathlib.Path(workdir)
     items = [Item(row, cell, cell.record()) for cell in cells for row in cell.run.rows]
     items.sort(key=lambda item: what.position(item.row))
     missing = [item for item in items if what.trained and not item.record.finished]
@@ -67,7 +61,7 @@ def _note(what: Figure, cells: Sequence[Cell], missing: Sequence[Item]) -> str:
 def _page(
     name: str, made: Sequence[pathlib.Path], items: Sequence[Item], note: str, command: str
 ) -> str:
-    what, title = figure(name), papers.title(name)
+    what, title = papers.figure(name), papers.title(name)
     caption = f"In the paper: {what.caption}" if note else what.caption
     lines = [f"### {title}", "", caption, ""]
     lines += [f"![{title}]({path.name})" for path in made if path.suffix == ".png"]

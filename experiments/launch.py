@@ -1,6 +1,7 @@
 """Flags that say where cells run, for all binaries that run them."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 
 import jax
 from absl import flags
@@ -34,12 +35,28 @@ def run(cells: Sequence[Cell]) -> bool:
     return True
 
 
-def outcome(cells: Sequence[Cell]) -> tuple[str, int]:
-    """A sentence about how many cells are finished and failed, and how many failed."""
+def finish(cells: Sequence[Cell], files: Iterable[object], done: bool) -> None:
+    """Prints how many cells are finished and which files were written, and ends the program.
+
+    Args:
+        cells: the cells that were to be run; some figures need none.
+        files: the files that were written.
+        done: what ``run`` returned.
+
+    Raises:
+        Interrupted: if the run was asked to stop.
+        SystemExit: with code 1 if a cell failed.
+    """
     records = [cell.record() for cell in cells]
     failed = sum(record.status == "failed" for record in records)
     finished = sum(record.finished for record in records)
-    return f"{finished} of {len(cells)} cells are finished, {failed} failed", failed
+    summary = f"{finished} of {len(cells)} cells are finished, {failed} failed"
+    if not done:
+        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
+    written = ", ".join(map(str, files)) or "nothing"
+    print(f"{summary}; written: {written}." if cells else f"Written: {written}.")
+    if failed:
+        sys.exit(1)
 
 
 def _run(cells: Sequence[Cell], bar: executor.Progress) -> None:

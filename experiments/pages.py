@@ -49,7 +49,7 @@ def paths() -> list[pathlib.Path]:
     """All pages with generated blocks."""
     return [
         ROOT / "README.md",
-        *(ROOT / "configs" / f"{key}.md" for key in papers.paper_keys()),
+        *(ROOT / "configs" / f"{key}.md" for key in printed.papers()),
         ROOT / "docs" / "guides" / "devices.md",
         ROOT / "experiments" / "results" / "accelerators.md",
     ]
@@ -73,19 +73,15 @@ def render(path: pathlib.Path) -> str:
 
 def about(paper: Paper) -> str:
     """Title and venue, and what the method is."""
-    table = next(name for name in printed.table_names() if name.startswith(f"{paper.key}/"))
-    return f"*{printed.source(table)}*\n\n{paper.about}"
+    return f"*{printed.source(paper.key)}*\n\n{paper.about}"
 
 
 def tables(paper: Paper) -> str:
     """The paper's tables and figures with their commands."""
     lines = ["| | what it shows | command |", "| :-- | :-- | :-- |"]
     for name in papers.names_of(paper.key):
-        _, place = papers.of(name)
-        figure = papers.is_figure(name)
-        caption = paper.figure(place).caption if figure else printed.caption(name)
         title = papers.title(name).partition(" ")[2]
-        lines.append(f"| {title} | {caption} | `{cells.command(name)}` |")
+        lines.append(f"| {title} | {papers.caption(name)} | `{cells.command(name)}` |")
     return "\n".join(lines)
 
 

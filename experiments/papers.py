@@ -171,11 +171,6 @@ class Paper:
         self.variants[variant](config)
 
 
-def paper_keys() -> tuple[str, ...]:
-    """All papers."""
-    return printed.papers()
-
-
 @functools.cache
 def paper(key: str) -> Paper:
     """A paper by its key."""
@@ -200,7 +195,7 @@ def of(name: str) -> tuple[Paper, str]:
 def figure_names() -> tuple[str, ...]:
     """All figures, ``"<paper>/figure<number>"``, in the order of the papers."""
     return tuple(
-        f"{key}/figure{figure.number}" for key in paper_keys() for figure in paper(key).figures
+        f"{key}/figure{figure.number}" for key in printed.papers() for figure in paper(key).figures
     )
 
 
@@ -222,6 +217,17 @@ def title(name: str) -> str:
         if "table" in place
         else f"{names.method(found.key)} {recipes.place_words(place)}"
     )
+
+
+def figure(name: str) -> Figure:
+    """Returns a figure by its name, such as ``"fedlc/figure2"``."""
+    found, place = of(name)
+    return found.figure(place)
+
+
+def caption(name: str) -> str:
+    """Returns what a table or figure shows."""
+    return figure(name).caption if is_figure(name) else printed.caption(name)
 
 
 def show(
@@ -276,8 +282,7 @@ def _runs(key: str, place: str) -> Sequence[Run]:
         pairs = []
         for row, fields in found.figure(place).shown:
             config = found.config(place, row)
-            for field, value in fields.items():
-                recipes.set_field(config, field, value)
+            config.update_from_flattened_dict(fields)
             pairs.append((row, config))
     else:
         rows = printed.load(f"{key}/{place}")

@@ -104,9 +104,9 @@ def title(table: str) -> str:
     return f"{_paper(table)['name']} Table {number}"
 
 
-def source(table: str) -> str:
-    """Title and venue of the paper."""
-    return _paper(table)["source"]
+def source(paper: str) -> str:
+    """Returns the title and the venue of a paper."""
+    return _data(paper)["source"]
 
 
 def caption(table: str) -> str:

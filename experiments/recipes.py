@@ -102,18 +102,11 @@ def settings(recipe: Sequence[Setting], place: str, row: Row) -> dict[str, Setti
 def configure(recipe: Sequence[Setting], place: str, row: Row) -> ml_collections.ConfigDict:
     """The configuration of a printed number of a table or figure."""
     config = _start(row)
-    for field, setting in settings(recipe, place, row).items():
-        value = setting.value
-        set_field(config, field, value.read(row) if isinstance(value, FromRow) else value)
+    values = {field: setting.value for field, setting in settings(recipe, place, row).items()}
+    config.update_from_flattened_dict(
+        {field: v.read(row) if isinstance(v, FromRow) else v for field, v in values.items()}
+    )
     return config
-
-
-def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None:
-    """Sets a field with a dotted name."""
-    *parents, last = field.split(".")
-    for name in parents:
-        config = config[name]
-    config[last] = value
 
 
 def place_words(place: str) -> str:

@@ -18,7 +18,6 @@ A figure is made of cells in the same way, and written as ``<paper>_figure<N>.pn
 
 import functools
 import shlex
-import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -37,7 +36,6 @@ from experiments import (
     values,
 )
 from fedjax_skew import errors
-from fedjax_skew.runs.train import Interrupted
 
 _TABLE = flags.DEFINE_string(
     "table", None, "The table to reproduce, <paper>/table<number>; see --list."
@@ -85,14 +83,14 @@ def main(argv: Sequence[str]) -> None:
     )
     chosen = plan(only=_ONLY.value, seeds=_SEEDS.value)
     wanted = chosen
-    if _FIGURE.value and not figures.figure(name).trained:
+    if _FIGURE.value and not papers.figure(name).trained:
         wanted = []
     if _DRY_RUN.value:
         print(dry_run.describe(papers.title(name), wanted))
         return
     for cell in wanted:
         values.note_answers(cell, command())
-    stopped = not launch.run(wanted)
+    done = launch.run(wanted)
     files: list[str] = []
     if _TABLE.value:
         # Seeds in runs of their own may be more than those asked for now.
@@ -101,17 +99,10 @@ def main(argv: Sequence[str]) -> None:
         stem = cells.file_stem(name, _changed())
         print(collect.write(made, workdir, command(), stem))
         files = [f"{workdir}/{stem}.{suffix}" for suffix in ("md", "csv", "tex")]
-    elif not stopped:  # A figure may need a second look at its runs, which takes time.
+    elif done:  # A figure may need a second look at its runs, which takes time.
         files = [str(path) for path in figures.write(name, chosen, workdir, command())]
-        if figure_numbers.has_numbers(name):
-            figure_numbers.save(name, chosen, workdir, command())
-    summary, failed = launch.outcome(wanted)
-    if stopped:
-        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
-    done = f"{summary}; written" if wanted else "Written"  # Some figures need no cells.
-    print(f"{done}: {', '.join(files) or 'nothing'}.")
-    if failed:
-        sys.exit(1)
+        figure_numbers.save(name, chosen, workdir, command())
+    launch.finish(wanted, files, done)
 
 
 def _name() -> str:

@@ -40,7 +40,6 @@ from experiments import (
 )
 from experiments.cells import plan_points
 from fedjax_skew import methods
-from fedjax_skew.runs.train import Interrupted
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Configuration file; default configs/quickstart.py."
@@ -96,12 +95,7 @@ def main(argv: Sequence[str]) -> None:
     words = command(sys.argv[1:])
     files = [*sweep_tables.write(found, workdir, words), *sweep_pictures.write(found, workdir)]
     print(sweep_tables.to_markdown(found, words))
-    summary, failed = launch.outcome(cells)
-    if not done:
-        raise Interrupted(f"Stopped: {summary}; the same command resumes from there.")
-    print(f"{summary}; written: {', '.join(map(str, files))}.")
-    if failed:
-        sys.exit(1)
+    launch.finish(cells, files, done)
 
 
 def swept(

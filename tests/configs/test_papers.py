@@ -47,7 +47,7 @@ def test_all_tables_and_all_figures_with_data_are_there():
         papers.of("fedlc/figur5")
 
 
-@pytest.mark.parametrize("key", papers.paper_keys())
+@pytest.mark.parametrize("key", printed.papers())
 def test_every_setting_names_a_field_its_source_and_a_place_it_applies_to(key):
     paper, plain = papers.paper(key), default_config()
     assert {s.source for s in paper.recipe} <= set(recipes.SOURCES)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from experiments import pages, papers
+from experiments import pages, papers, printed
 
 
 @pytest.mark.parametrize("path", pages.paths(), ids=lambda path: path.name)
