@@ -11,14 +11,13 @@ from fedjax_skew.config import default_config
 
 def get_config(arg: str = "") -> ml_collections.ConfigDict:
     config = default_config()
-    with config.unlocked():
-        config.rounds = 50
-        config.batch_size = 128
-        config.local_epochs = 5
-        config.num_seeds = 3
-        config.eval_every = 5
-        config.figures, config.loggers = False, ""
-        # A class that a client lacks counts as one sample. FedLC does not say what it does with
-        # such classes, and leaving them out of the softmax (0) fails on this data.
-        config.hparams.fedlc.min_count = 1.0
+    config.rounds = 50
+    config.batch_size = 128
+    config.local_epochs = 5
+    config.num_seeds = 3
+    config.eval_every = 5
+    config.figures, config.loggers = False, ""
+    # A class that a client lacks counts as one sample. FedLC's paper does not say how it treats
+    # such classes, and leaving them out of the softmax (0) fails on this data.
+    config.hparams.fedlc.min_count = 1.0
     return finish(config, arg)

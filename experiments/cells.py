@@ -96,10 +96,10 @@ def plan(
     if scale not in scale_rules.SCALES:
         raise errors.unknown("scale", scale, scale_rules.SCALES)
     paper, place = papers.of(name)
-    shrunk = scale_rules.scaled
+    scaled, used = scale_rules.scaled, scale
     if papers.is_figure(name):
-        figure = paper.figure(place)
-        shrunk = scale_rules.scaled_figure if figure.trained else scale_rules.unscaled
+        figure, scaled = paper.figure(place), scale_rules.scaled_figure
+        used = scale if figure.trained else "full"
         only = only or (figure.smoke if scale == "smoke" else "")
     words = [*changes, *([f"rounds={rounds}"] if rounds else [])]
     words += [f"variant={variant}"] if variant else []
@@ -109,7 +109,7 @@ def plan(
         if variant:
             paper.vary(config, variant)
         full = config
-        config = shrunk(full, scale, paper.shrink)
+        config = scaled(full, used, paper.shrink)
         # What fits a CPU as it is runs at the paper's own scale.
         label = " ".join(["full" if config == full else scale, *sorted(words)])
         if seeds:

@@ -16,7 +16,7 @@ import ml_collections
 import tqdm
 
 from experiments.cells import Cell
-from fedjax_skew.config import default_config
+from fedjax_skew.config import default_config, flatten
 from fedjax_skew.runs import rundir, store
 from fedjax_skew.runs.train import Interrupted, train_and_evaluate
 
@@ -24,15 +24,8 @@ from fedjax_skew.runs.train import Interrupted, train_and_evaluate
 def config_from(values: dict[str, Any]) -> ml_collections.ConfigDict:
     """A configuration from the content of a JSON file."""
     config = default_config()
-
-    def fill(node: ml_collections.ConfigDict, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, dict):
-                fill(node[name], value)
-            else:
-                node[name] = tuple(value) if isinstance(value, list) else value
-
-    fill(config, values)
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in flatten(values).items()}
+    config.update_from_flattened_dict(fields)
     return config
 
 

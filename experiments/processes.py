@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from experiments import app
 from experiments.cells import Cell
@@ -24,11 +25,16 @@ _POLL_SECONDS = 0.5
 _COUNT = "import jax; print(jax.default_backend(), jax.local_device_count())"
 
 
-class Slot:
-    """A share of the machine: some accelerators, or some cores."""
+class Slot(NamedTuple):
+    """The share of the machine that one process gets.
 
-    def __init__(self, environment: dict[str, str], cores: tuple[int, ...] = ()):
-        self.environment, self.cores = environment, cores
+    Attributes:
+        environment: variables that select its accelerators.
+        cores: the CPU cores that it runs on; empty for all of them.
+    """
+
+    environment: dict[str, str]
+    cores: tuple[int, ...] = ()
 
 
 def slots(jobs: int) -> list[Slot]:

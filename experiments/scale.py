@@ -63,15 +63,6 @@ def scaled_figure(
     return config
 
 
-def unscaled(
-    config: ml_collections.ConfigDict,
-    scale: str,
-    shrink: Callable[[ml_collections.ConfigDict, str], None],
-) -> ml_collections.ConfigDict:
-    """A copy of the configuration of a figure that trains nothing, at any scale."""
-    return config.copy_and_resolve_references()
-
-
 def use_model(config: ml_collections.ConfigDict, model: str) -> None:
     """Sets a smaller network, and smaller images where they are larger than 32 pixels."""
     config.model = model

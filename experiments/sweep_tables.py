@@ -83,8 +83,9 @@ def _columns(sweep: Sweep) -> list[tuple[str, Texts]]:
 
 def to_csv(sweep: Sweep) -> str:
     """One row per point and seed, accuracies as fractions."""
-    columns = [f"{m}_{w}" for m in _CSV_METRICS for w in REPORTED]
-    columns.append("accuracy_at_best_validation")
+    metrics = [(m, w) for m in _CSV_METRICS for w in REPORTED]
+    metrics.append(("accuracy", "at_best_validation"))
+    columns = [f"{metric}_{which}" for metric, which in metrics]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(
@@ -95,7 +96,7 @@ def to_csv(sweep: Sweep) -> str:
         for record in result.records:
             seeds = record.summary.get("seeds") or [""]
             for place, seed in enumerate(seeds):
-                numbers = [_at(record.values(*_metric(column)), place) for column in columns]
+                numbers = [_at(record.values(*metric), place) for metric in metrics]
                 numbers += [_at(record.summary.get(name, ()), place) for name in _CSV_BYTES]
                 seconds = record.summary.get("wall_seconds", "")
                 status = f"failed: {record.failure}" if record.failure else record.status
@@ -145,12 +146,6 @@ def _per_megabyte(of: Scores) -> Texts:
         return names.megabytes(curves.mean_std(ratios)[0]) if ratios else ""
 
     return text
-
-
-def _metric(column: str) -> tuple[str, str]:
-    """``"accuracy_last"`` as column and kind of the summary."""
-    metric = next(m for m in sorted(_CSV_METRICS, key=len, reverse=True) if column.startswith(m))
-    return metric, column.removeprefix(f"{metric}_")
 
 
 def _at(values: Sequence[float], place: int) -> Any:
