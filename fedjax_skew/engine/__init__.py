@@ -1,1 +1,1 @@
-"""The federated round as pure functions over arrays; nothing here reads a configuration."""
+"""The federated round as pure functions of arrays, independent of the configuration."""

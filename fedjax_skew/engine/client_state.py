@@ -1,8 +1,9 @@
-"""What clients keep between rounds: ``[S, K, ...]``, shared out over devices or on the host.
+"""The state ``[S, K, ...]`` that clients keep between rounds, on the devices or on the host.
 
-On devices the client axis is divided over the mesh and padded to a multiple of its size, so each of
-D devices holds K / D rows. A round moves the rows of its cohort only, from the devices that hold
-them to those that train: D rows at a time, so no device ever holds the rows of the whole cohort.
+On devices, the client axis is divided over the mesh and padded to a multiple of its size, so that
+each of D devices holds K / D rows. A round moves only the rows of its cohort, from the devices that
+hold them to those that train the clients. It moves D rows at a time, so that no device holds the
+rows of the whole cohort.
 """
 
 import math
@@ -26,14 +27,14 @@ BY_CLIENT = P(None, "clients")
 
 
 def init_client_state(template: PyTree, num_clients: int, mesh: Mesh, placement: str) -> PyTree:
-    """Gives every client a copy of its seed's template ``[S, ...]``.
+    """Returns a state in which every client has a copy of its seed's template ``[S, ...]``.
 
     Args:
-        template: what one client of each seed starts with.
-        num_clients: K.
+        template: the initial state of one client of each seed.
+        num_clients: the number of clients K.
         mesh: devices.
-        placement: ``device``, or ``host`` for writable numpy. Zeros on the host take memory only
-            when a row is first written.
+        placement: ``device``, or ``host`` for writable numpy arrays. On the host, rows of zeros use
+            memory only after they are first written.
     """
     if placement == "host":
         return jax.tree.map(lambda leaf: _on_host(np.asarray(leaf), num_clients), template)
@@ -49,7 +50,7 @@ def init_client_state(template: PyTree, num_clients: int, mesh: Mesh, placement:
 
 
 def gather_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array) -> PyTree:
-    """Rows ``[S, k, ...]`` of a few clients ``[S, k]`` on every device, in a traced function."""
+    """Returns the rows ``[S, k, ...]`` of clients ``[S, k]`` on every device; may be traced."""
     if mesh.devices.size == 1:
         return _rows(client_state, cohort)
 
@@ -69,16 +70,16 @@ def gather_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array) -> PyTre
 
 
 def deal_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array, slots: jax.Array) -> PyTree:
-    """Brings the rows of a cohort to the devices that train them, in a traced function.
+    """Moves the rows of a cohort to the devices that train the clients; may be traced.
 
     Args:
         mesh: devices.
         client_state: rows of all clients.
-        cohort: client numbers ``[S, M]``.
-        slots: places ``[D, R, c]`` in the flattened cohort; ``S * M`` is padding.
+        cohort: client indices ``[S, M]``.
+        slots: positions ``[D, R, c]`` in the flattened cohort; ``S * M`` is padding.
 
     Returns:
-        Rows ``[D, R, c, ...]``, of which every device holds its own part.
+        Rows ``[D, R, c, ...]``, sharded over the devices along the first axis.
     """
     seeds, clients, _ = _find(cohort, slots)
     if mesh.devices.size == 1 or not jax.tree.leaves(client_state):
@@ -113,7 +114,7 @@ def deal_clients(mesh: Mesh, client_state: PyTree, cohort: jax.Array, slots: jax
 def collect_clients(
     mesh: Mesh, client_state: PyTree, cohort: jax.Array, slots: jax.Array, rows: PyTree
 ) -> PyTree:
-    """``client_state`` with new rows ``[D, R, c, ...]``; the reverse of ``deal_clients``."""
+    """Writes new rows ``[D, R, c, ...]`` to ``client_state``; the inverse of ``deal_clients``."""
     seeds, clients, real = _find(cohort, slots)
     if mesh.devices.size == 1 or not jax.tree.leaves(client_state):
 
@@ -147,23 +148,23 @@ def collect_clients(
 
 
 def _find(cohort: jax.Array, slots: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Seeds and clients of slots, and which are real; padding stands for the last client."""
+    """Returns seeds, clients and validity of slots; padding refers to the last client."""
     at = jnp.minimum(slots, cohort.size - 1)
     return at // cohort.shape[1], cohort.reshape(-1)[at], slots < cohort.size
 
 
 def _pieces(a: jax.Array) -> jax.Array:
-    """Maps ``[D, R, c]`` to ``[R c, D]``: one client of every device at a time."""
+    """Maps ``[D, R, c]`` to ``[R c, D]``, in which a row has one client of every device."""
     return a.reshape(a.shape[0], -1).T
 
 
 def gather_host_clients(client_state: PyTree, cohort: np.ndarray) -> PyTree:
-    """``gather_clients`` for client state in numpy."""
+    """Returns the rows ``[S, k, ...]`` of clients ``[S, k]`` from numpy arrays."""
     return _rows(client_state, cohort)
 
 
 def scatter_host_clients(client_state: PyTree, cohort: np.ndarray, rows: PyTree) -> None:
-    """``scatter_clients`` for client state in numpy, in place."""
+    """Writes the rows ``[S, k, ...]`` of clients ``[S, k]`` to numpy arrays, in place."""
     seeds = np.arange(len(cohort))[:, None]
 
     def write(leaf, new):
@@ -178,7 +179,7 @@ def _rows(client_state: PyTree, cohort: Any) -> PyTree:
 
 
 def _local(leaf: jax.Array, cohort: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Places of the cohort in this device's rows, and which of them are here."""
+    """Returns the positions of clients in this device's rows, and which clients it holds."""
     local = cohort - jax.lax.axis_index("clients") * leaf.shape[1]
     return local, (local >= 0) & (local < leaf.shape[1])
 

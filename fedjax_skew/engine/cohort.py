@@ -1,4 +1,4 @@
-"""Who trains in a round, how much of it, in which order, on which device."""
+"""The cohort of a round: sampling, local steps, and assignment to chunks and devices."""
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +14,15 @@ def sample_cohort(
     cohort_size: int,
     log_weights: jax.Array | None = None,
 ) -> jax.Array:
-    """Distinct client numbers ``[S, M]``, drawn for each of the keys ``[S]``.
+    """Samples distinct client indices ``[S, M]``, independently for each of the keys ``[S]``.
 
     Args:
-        keys: one per seed.
-        num_clients: K.
-        cohort_size: M.
-        log_weights: float32 ``[K]``; clients are drawn one after another, each time with
-            probabilities in proportion to the weights of those that are left. Clients of weight 0
-            (``-inf``) come last. None draws uniformly.
+        keys: PRNG keys, one per seed.
+        num_clients: the number of clients K.
+        cohort_size: the size of the cohort M.
+        log_weights: float32 ``[K]``. Clients are drawn one after another, with probabilities
+            proportional to the weights of the remaining clients. Clients of weight 0 (``-inf``) are
+            drawn last. None draws uniformly.
     """
     if log_weights is not None:
         noise = jax.vmap(lambda key: jax.random.gumbel(key, (num_clients,)))(keys)
@@ -34,7 +34,7 @@ def sample_cohort(
 
 
 def weights_of_round(log_weights: jax.Array | None, round_: jax.Array) -> jax.Array | None:
-    """Row ``round_`` of ``[T, K]``, starting again after the last one."""
+    """Returns row ``round_`` of ``log_weights [T, K]``, repeating the rows after the last one."""
     return None if log_weights is None else log_weights[round_ % log_weights.shape[0]]
 
 
@@ -47,17 +47,18 @@ def steps_taken(
     dropout: float,
     stragglers: float,
 ) -> jax.Array:
-    """The local steps that clients really take: 0 for one that never answers.
+    """Returns the number of local steps that each client takes; 0 for one that drops out.
 
     Every draw is a function of (seed, round, client).
 
     Args:
-        num_steps: int32 ``[S, M]``, the steps they are asked for.
-        cohort: int32 ``[S, M]`` client numbers.
+        num_steps: int32 ``[S, M]``, the number of requested steps.
+        cohort: int32 ``[S, M]`` client indices.
         keys: raw keys ``[S, 2]`` of the seeds.
-        round_: int32.
-        dropout: the probability that a client never answers.
-        stragglers: the probability that a client takes fewer steps: uniformly 1 to all but one.
+        round_: int32, the index of the round.
+        dropout: the probability that a client drops out.
+        stragglers: the probability that a client takes fewer steps, whose number is drawn uniformly
+            from 1 to ``num_steps - 1``.
     """
     if not dropout and not stragglers:
         return num_steps
@@ -77,20 +78,21 @@ def steps_taken(
 def assign_clients(
     cohort: jax.Array, num_steps: jax.Array, num_devices: int, clients_per_chunk: int
 ) -> tuple[ClientSlot, jax.Array, jax.Array]:
-    """Sorts all clients of all seeds by work and deals them to chunks and devices.
+    """Sorts all clients of all seeds by work and assigns them to chunks and devices.
 
-    Clients of similar work share a chunk, so the chunk's common trip count wastes little. The
-    largest chunk left goes to the device with the least work that still has a place.
+    Clients with similar work share a chunk, so that few steps of the chunk's common loop are
+    padding. Chunks are assigned in order of decreasing work, each to the device with the least work
+    that has a free row.
 
     Args:
-        cohort: int32 ``[S, M]`` client numbers.
+        cohort: int32 ``[S, M]`` client indices.
         num_steps: int32 ``[S, M]`` local steps.
-        num_devices: D.
+        num_devices: the number of devices D.
         clients_per_chunk: upper bound of the chunk size c.
 
     Returns:
         Items ``[D, R, c]``, their flat positions ``[D, R, c]`` in the cohort (``S * M`` for
-        padding), and the place ``[S * M]`` of each cohort member in the flattened items.
+        padding), and the position ``[S * M]`` of each cohort member in the flattened items.
     """
     num_seeds, size = cohort.shape
     total = num_seeds * size
@@ -114,8 +116,8 @@ def assign_clients(
     return items, slots, places[:total]
 
 
-def _deal(spec: jax.Array, num_devices: int, rows: int) -> jax.Array:
-    """Place ``device * rows + row`` of each chunk, given chunks in order of falling ``work``."""
+def _deal(work: jax.Array, num_devices: int, rows: int) -> jax.Array:
+    """Returns the position ``device * rows + row`` of each chunk, given decreasing ``work``."""
     if num_devices == 1:
         return jnp.arange(rows)
 
@@ -126,4 +128,4 @@ def _deal(spec: jax.Array, num_devices: int, rows: int) -> jax.Array:
         return (load.at[device].add(cost), used.at[device].add(1)), place
 
     empty = (jnp.zeros(num_devices), jnp.zeros(num_devices, jnp.int32))
-    return jax.lax.scan(give, empty, spec.astype(jnp.float32))[1]
+    return jax.lax.scan(give, empty, work.astype(jnp.float32))[1]

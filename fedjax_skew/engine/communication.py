@@ -1,11 +1,12 @@
-"""Bytes that server and clients send each other, counted on the traced programs of a round.
+"""The bytes that the server and clients exchange, counted on the traced programs of a round.
 
 A client receives the leaves of the global model, the running statistics and the server's state that
-its program reads (of a table with one row per client, the row) and that change from round to round.
-It sends the leaves of its update, statistics and uploads that reach, through the server's rule,
-something that a client or the evaluated model reads. Whatever a method keeps local or freezes is
-therefore not counted, without a declaration. Not counted either are numbers that say who takes part
-(client ids, sample counts, class counts, the learning rate), and what evaluation alone would send.
+its program reads and that change from round to round; of a table with one row per client, it
+receives its row. It sends the leaves of its update, statistics and uploads that affect, through the
+server's rule, something that a client or the evaluated model reads. Parameters that a method keeps
+local or freezes are therefore not counted, without any declaration by the method. Scalars that
+describe participation (client ids, sample counts, class counts, the learning rate) and transfers
+that only serve evaluation are not counted, either.
 """
 
 import math
@@ -34,12 +35,13 @@ from fedjax_skew.methods.base import PyTree, Upload
 
 
 class Traffic(NamedTuple):
-    """Bytes between the server and one client.
+    """The bytes that the server and one client exchange.
 
     Attributes:
-        down: to the client in every round.
-        up: from the client in every round.
-        once: to the client before its first round: what it reads but no round changes.
+        down: bytes to the client per round.
+        up: bytes from the client per round.
+        once: bytes to the client before its first round, for values that it reads but that do not
+            change between rounds.
     """
 
     down: int
@@ -48,7 +50,7 @@ class Traffic(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """What a client's program makes, as far as anybody else or its next round sees it."""
+    """The results of a client's program that the server or the client's next round may read."""
 
     update: PyTree
     stats: PyTree
@@ -62,11 +64,11 @@ def traffic(spec: RoundSpec, state: State, data: FederatedData, *, last: bool = 
     """Counts the bytes of a round.
 
     Args:
-        spec: how rounds run.
-        state: a state, for its shapes.
-        data: the whole dataset, for its shapes.
-        last: whether these rounds are the run's last phase; a later one starts from all that the
-            server has.
+        spec: the specification of rounds.
+        state: a state, of which only the shapes are used.
+        data: the whole dataset, of which only the shapes are used.
+        last: whether these rounds are the last phase of the run. A later phase may read everything
+            that the server has.
     """
     state, data = _one_seed(state), _data_of_one_seed(data)
     model = (state.params, state.stats, state.server)
@@ -107,11 +109,11 @@ class _Program:
     """A traced function.
 
     Attributes:
-        inputs: its arguments, with the number of each leaf in place of the leaf.
-        outputs: its results, with the number of each leaf in place of the leaf.
+        inputs: its arguments, with each leaf replaced by its index.
+        outputs: its results, with each leaf replaced by its index.
         input_sizes: bytes of every input.
         output_shapes: shape and dtype of every output.
-        output_sizes: bytes that sending every output takes.
+        output_sizes: bytes needed to send every output.
     """
 
     def __init__(self, fn: Callable[..., Any], *args: Any):
@@ -123,17 +125,17 @@ class _Program:
         self.output_sizes = dataflow.sizes(self._jaxpr)
 
     def reads(self, wanted: Sequence[bool]) -> list[Reads]:
-        """See ``dataflow.reads``."""
+        """Calls ``dataflow.reads`` for the program."""
         return dataflow.reads(self._jaxpr, wanted)
 
     def results(self, inputs: Mapping[int, Value]) -> list[Value]:
-        """See ``dataflow.results``; inputs that are not mentioned are unknown."""
+        """Calls ``dataflow.results`` for the program; nothing is known about missing inputs."""
         known = [inputs.get(i) for i in range(len(self.input_sizes))]
         return dataflow.results(self._jaxpr, known, self._constants)
 
 
 def _client_program(spec: RoundSpec, state: State, data: FederatedData) -> _Program:
-    """One client's round: ``((params, stats, server), kept, numbers, data) -> _Sent``."""
+    """Traces a client's round ``((params, stats, server), kept, numbers, data) -> _Sent``."""
 
     def fn(model, kept, numbers, data):
         lr, key, client, num_steps, round_ = numbers
@@ -158,7 +160,10 @@ def _client_program(spec: RoundSpec, state: State, data: FederatedData) -> _Prog
 def _server_program(
     spec: RoundSpec, state: State, data: FederatedData, client: _Program
 ) -> _Program:
-    """The server's part: ``((params, stats, server), Sums, ClientOutput, rest) -> (p, s, s)``."""
+    """Traces the server's step ``(model, Sums, ClientOutput, rest) -> model``.
+
+    Here ``model`` stands for ``(params, stats, server)``.
+    """
     size = spec.local.info.cohort_size
 
     def fn(model, sums, outs, rest):
@@ -194,7 +199,7 @@ def _server_program(
 
 
 def _read_by_evaluation(spec: RoundSpec, state: State, data: FederatedData) -> list[bool]:
-    """Which leaves of ``(params, stats, server)`` the method's own evaluated model needs."""
+    """Returns which leaves of ``(params, stats, server)`` the method's evaluated model reads."""
     model = (state.params, state.stats, state.server)
     if spec.local.method.eval_model is None:
         return [False] * len(jax.tree.leaves(model))
@@ -209,7 +214,7 @@ def _read_by_evaluation(spec: RoundSpec, state: State, data: FederatedData) -> l
 
 
 def _needed(client: _Program, server: _Program, used: Sequence[bool]) -> list[bool]:
-    """Which outputs of a client its next round or the server needs."""
+    """Returns which outputs of a client are needed by its next round or by the server."""
     _, sums, outs, _ = server.inputs
     sent = client.outputs
     needed = [False] * len(client.output_sizes)
@@ -229,7 +234,7 @@ def _needed(client: _Program, server: _Program, used: Sequence[bool]) -> list[bo
 
 
 def _reduced(client: _Program, server: _Program, made: Sequence[Value]) -> dict[int, Value]:
-    """What is known about the sums over clients, given what is known about each of them."""
+    """Returns what is known about the sums over clients, given what is known about each client."""
     sums, sent = server.inputs[1], client.outputs
     known: dict[int, Value] = {}
     for outputs, inputs in (
@@ -266,7 +271,7 @@ def _data_of_one_seed(data: FederatedData) -> FederatedData:
 
 
 def _numbered(tree: PyTree) -> PyTree:
-    """The tree with the number of each leaf in place of the leaf."""
+    """Returns the tree with each leaf replaced by its index."""
     leaves, structure = jax.tree.flatten(tree)
     return jax.tree.unflatten(structure, range(len(leaves)))
 

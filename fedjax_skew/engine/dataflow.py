@@ -1,9 +1,9 @@
-"""What a traced program does with its inputs: which parts it reads, and which it hands through.
+"""Data-flow analysis of traced programs: which inputs they read, and which they return unchanged.
 
-``reads`` goes through a jaxpr backwards, from the outputs that are wanted to the inputs they depend
-on. ``results`` goes through it forwards and finds outputs that are always zero or always equal to
-an input. Both look into loops, branches and calls. They may take an input for read, or an output
-for new, where a deeper proof would show otherwise, never the other way round.
+``reads`` traverses a jaxpr backwards, from the wanted outputs to the inputs on which they depend.
+``results`` traverses it forwards and finds outputs that are always zero or always equal to an
+input. Both analyse loops, branches and calls. They are conservative: they may report that an unread
+input is read or that an unchanged output is new, but never the opposite.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-Shape = tuple[tuple[int, ...], str]  # shape and dtype
+Shape = tuple[tuple[int, ...], str]  # Shape and dtype.
 Reads = frozenset[Shape]
 NOTHING: Reads = frozenset()
 
@@ -24,14 +24,14 @@ _OF_ZERO = (*_SHAPE_ONLY, "convert_element_type", "neg", "reduce_sum", "cumsum")
 
 @dataclasses.dataclass(frozen=True)
 class Same:
-    """A value that equals the input with this number."""
+    """A value that equals the input with this index."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A value that is this number everywhere."""
+    """An array whose elements all equal this number."""
 
     number: float
 
@@ -48,19 +48,20 @@ Value = Same | Constant | WeightedSum | None
 
 
 def num_bytes(shape: Shape) -> int:
-    """Size of an array."""
+    """Returns the size of an array in bytes."""
     return math.prod(shape[0]) * jnp.dtype(shape[1]).itemsize
 
 
 def reads(jaxpr: Any, wanted: Sequence[bool]) -> list[Reads]:
-    """The parts of every input on which the wanted outputs depend.
+    """Returns the parts of every input on which the wanted outputs depend.
 
     Args:
         jaxpr: the program, without its constants.
-        wanted: a flag per output.
+        wanted: one flag per output.
 
     Returns:
-        For every input, nothing, its own shape, or the shapes of the slices that are read of it.
+        For every input, a set that is empty or contains its own shape or the shapes of the slices
+        that are read.
     """
     live: dict[Any, Reads] = {}
 
@@ -80,7 +81,7 @@ def reads(jaxpr: Any, wanted: Sequence[bool]) -> list[Reads]:
 
 
 def results(jaxpr: Any, inputs: Sequence[Value], constants: Sequence[Any] = ()) -> list[Value]:
-    """What is known about every output, given what is known about the inputs."""
+    """Returns what is known about every output, given what is known about the inputs."""
     known: dict[Any, Value] = dict(zip(jaxpr.constvars, map(_constant, constants), strict=False))
     known |= dict(zip(jaxpr.invars, inputs, strict=True))
 
@@ -94,14 +95,15 @@ def results(jaxpr: Any, inputs: Sequence[Value], constants: Sequence[Any] = ()) 
 
 
 def sizes(jaxpr: Any, inputs: Sequence[int] | None = None) -> list[int]:
-    """Bytes that are needed to send every output.
+    """Returns the bytes that are needed to send every output.
 
-    This is the size of the array, or less where it only repeats or multiplies smaller ones: the
-    product of a client's model and a vector that marks its cluster costs a model and a vector.
+    This is the size of the array, or less if the array only repeats or multiplies smaller ones. For
+    example, the outer product of a client's model and a one-hot vector of its cluster costs as much
+    as the model and the vector.
 
     Args:
         jaxpr: the program.
-        inputs: bytes needed for every input, by default their sizes.
+        inputs: bytes needed for every input; their sizes by default.
     """
     found = dict(zip(jaxpr.invars, inputs or map(_own_size, jaxpr.invars), strict=True))
 
@@ -130,7 +132,7 @@ def _whole(var: Any) -> Reads:
 
 
 def _reads_of(eqn: Any, used: Sequence[bool]) -> list[Reads]:
-    """The parts of an equation's inputs that its used outputs depend on."""
+    """Returns the parts of an equation's inputs on which its used outputs depend."""
     name, params = eqn.primitive.name, eqn.params
     whole = [_whole(var) for var in eqn.invars]
     if name in _SLICES:
@@ -183,7 +185,7 @@ def _reads_of_scan(eqn: Any, used: Sequence[bool]) -> list[Reads]:
 
 
 def _inner(eqn: Any) -> Any:
-    """The program that an equation calls with its inputs and outputs as they are, or None."""
+    """Returns the program that an equation calls with the same inputs and outputs, or None."""
     for value in eqn.params.values():
         jaxpr = getattr(value, "jaxpr", value)
         if not hasattr(jaxpr, "eqns"):
@@ -224,7 +226,7 @@ def _results_of(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 
 def _loop(body: Any, constants: list[Value], carry: list[Value], rows: list[Value]) -> list[Value]:
-    """What stays true of a carry however often the body runs."""
+    """Returns what is known about a carry after any number of iterations."""
     while True:
         after = results(body.jaxpr, [*constants, *carry, *rows], body.consts)
         kept = [a if a == b else None for a, b in zip(carry, after, strict=False)]
@@ -234,7 +236,7 @@ def _loop(body: Any, constants: list[Value], carry: list[Value], rows: list[Valu
 
 
 def _arithmetic(name: str, inputs: list[Value], kept: list[Value]) -> Value:
-    """The value of a plain operation; ``kept`` has the inputs that need no broadcasting."""
+    """Returns the value of an operation; ``kept`` has the inputs that are not broadcast."""
     if name in _SHAPE_ONLY and isinstance(inputs[0], Constant):
         return inputs[0]
     if name in _OF_ZERO and inputs[0] == ZERO:
@@ -265,12 +267,12 @@ def _agreed(values: Sequence[Value]) -> Value:
 
 
 def _shapeless(value: Value) -> Value:
-    """What broadcasting leaves of a value."""
+    """Returns what is known about a value after broadcasting."""
     return value if isinstance(value, Constant) else None
 
 
 def _constant(value: Any) -> Value:
-    """A scalar, or an array of equal numbers."""
+    """Returns the value of a scalar or of an array of equal numbers, or None."""
     try:
         first = float(value.flat[0]) if getattr(value, "size", 1) > 1 else float(value)
         same = getattr(value, "size", 1) == 1 or bool((value == first).all())

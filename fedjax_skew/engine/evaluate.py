@@ -1,7 +1,7 @@
-"""Evaluation on a whole test set: padded, jitted, sharded over devices.
+"""Evaluation on a whole test set, which is padded and sharded over devices.
 
-Everything is derived from confusion matrices ``[S, C, C]`` (rows are the true classes), so that any
-metric can be computed afterwards without running a model again.
+Scores are confusion matrices ``[S, C, C]``, whose rows are the true classes, so that most metrics
+can be computed afterwards without running a model again.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from fedjax_skew.methods.base import Client, Evaluation, PyTree
 
 
 class TestSet(NamedTuple):
-    """Samples in batches ``[D, n, B, ...]``, padded; ``where`` marks the real ones."""
+    """Samples in padded batches ``[D, n, B, ...]``; ``where`` is False for padding."""
 
     x: jax.Array
     labels: jax.Array
@@ -36,14 +36,14 @@ class Scores(NamedTuple):
 
 
 class ClientScores(NamedTuple):
-    """Scores ``[S, k, ...]`` of own models on the test set, and on the clients' own sets if any."""
+    """Scores ``[S, k, ...]`` of personal models on the test set and on the clients' own sets."""
 
     test: Scores
     holdout: Scores | None
 
 
 def batches(x: np.ndarray, labels: np.ndarray, batch_size: int, num_devices: int) -> TestSet:
-    """Cuts a set into equal batches for every device (numpy, on the host)."""
+    """Divides a set into equal batches for every device, as numpy arrays on the host."""
     size = min(batch_size, -(-len(x) // num_devices))
     count = -(-len(x) // (size * num_devices))
     padded = size * num_devices * count
@@ -80,14 +80,14 @@ def evaluate_clients(
     sets: tuple[TestSet, TestSet | None],
     clients: jax.Array,
 ) -> ClientScores:
-    """Scores the own models of the clients ``[k]``.
+    """Scores the personal models of the clients ``[k]``.
 
     Args:
-        spec: how rounds run.
-        state: its ``clients`` holds the rows ``[S, k, ...]`` of these clients.
+        spec: the specification of rounds.
+        state: the state, whose ``clients`` holds the rows ``[S, k, ...]`` of these clients.
         data: the federated dataset.
         sets: the test set, and the clients' own sets ``[S, k, n, B, ...]`` or None.
-        clients: which ones.
+        clients: indices of the clients.
     """
     test, holdout = sets
     personal = spec.local.method.personal
@@ -124,13 +124,13 @@ def evaluate_clients(
 def score_holdout(
     spec: RoundSpec, models: PyTree, sets: TestSet, *, personal: bool = False
 ) -> Scores:
-    """Scores ``[S, k, ...]`` on the clients' own sets ``[S, k, n, B, ...]``.
+    """Returns scores ``[S, k, ...]`` on the clients' own sets ``[S, k, n, B, ...]``.
 
     Args:
-        spec: how rounds run.
-        models: evaluated models ``[S, ...]``, or with ``personal`` own models ``[S, k, ...]``.
+        spec: the specification of rounds.
+        models: evaluated models ``[S, ...]``, or personal models ``[S, k, ...]``.
         sets: one padded set per client.
-        personal: whether every client has a model of its own.
+        personal: whether ``models`` are personal models.
     """
 
     def one_client(args):
@@ -158,7 +158,7 @@ def client_at(
     k: jax.Array,
     round_: jax.Array,
 ) -> Client:
-    """Client ``k`` of a seed outside of a round: it may look at its data but takes no steps."""
+    """Returns client ``k`` of a seed outside of a round; it can read its data but not train."""
     bounds = -(-data.size(seed, k) // spec.local.info.batch_rows)
     return make_client(
         spec.local, data, sent, client_state, ClientSlot(seed, k, jnp.int32(0)), round_, bounds
@@ -166,13 +166,13 @@ def client_at(
 
 
 def score_models(spec: RoundSpec, models: PyTree, test: TestSet) -> Scores:
-    """Scores ``[n, ...]`` of stacked ``(params, stats)`` ``[n, ...]`` by plain forward passes."""
+    """Scores stacked ``(params, stats)`` ``[n, ...]`` without the method's own prediction."""
     return _score(spec, models, test, plain=True)
 
 
 @traced_for_target
 def eval_models(spec: RoundSpec, state: State, data: FederatedData, final: jax.Array) -> PyTree:
-    """Returns what the method evaluates ``[S, ...]``: ``(params, stats)`` unless it says else."""
+    """Returns the models ``[S, ...]`` that the method evaluates, by default ``(params, stats)``."""
     method, info = spec.local.method, spec.local.info
     if method.eval_model is None:
         return state.params, state.stats
@@ -187,7 +187,7 @@ def eval_models(spec: RoundSpec, state: State, data: FederatedData, final: jax.A
             if data.x is None:
                 raise ValueError(
                     f"method={method.name!r} evaluates with the data of all clients, which "
-                    "dataset.placement='host' does not bring to the device; it must be 'device'."
+                    "dataset.placement='host' does not put on the device; it must be 'device'."
                 )
 
             def at(k):
@@ -211,7 +211,7 @@ def eval_models(spec: RoundSpec, state: State, data: FederatedData, final: jax.A
 
 
 def _score(spec: RoundSpec, eval_model: PyTree, test: TestSet, plain: bool = False) -> Scores:
-    """Scores of stacked models ``[S, ...]``; ``plain`` ignores the method's own prediction."""
+    """Scores stacked models ``[S, ...]``; ``plain`` ignores the method's own prediction."""
     num_classes = spec.local.info.num_classes
 
     def on_device(eval_model, test):
@@ -226,7 +226,7 @@ def _score(spec: RoundSpec, eval_model: PyTree, test: TestSet, plain: bool = Fal
 
 
 def _count(spec: RoundSpec, one: PyTree, test: TestSet, plain: bool) -> tuple[jax.Array, jax.Array]:
-    """Confusion counts ``[C * C]`` and the summed loss of one model on batches ``[n, B, ...]``."""
+    """Returns confusion counts ``[C * C]`` and the summed loss on batches ``[n, B, ...]``."""
     model, predict = spec.local.model, spec.local.method.predict
     num_classes = spec.local.info.num_classes
 

@@ -1,4 +1,4 @@
-"""Counts operations and bytes of traced programs (jaxprs)."""
+"""Counting the operations and bytes of traced programs (jaxprs)."""
 
 import math
 from typing import Any, NamedTuple
@@ -7,14 +7,14 @@ import jax
 
 
 class Count(NamedTuple):
-    """Operations of a program: in loops of unknown length (one pass of them), and elsewhere."""
+    """Operations of a program: in one pass of its loops of unknown length, and elsewhere."""
 
     looped: float
     plain: float
 
 
 def count(jaxpr: Any) -> Count:
-    """Operations of a traced program; a ``scan`` counts all its steps, a ``while`` one."""
+    """Counts the operations of a traced program: all steps of a ``scan``, one of a ``while``."""
     looped = plain = 0.0
     for eqn in jaxpr.eqns:
         inner = [getattr(v, "jaxpr", v) for v in jax.tree.leaves(list(eqn.params.values()))]
@@ -47,7 +47,7 @@ def _operations(name: str, eqn: Any) -> float:
 
 
 def intermediate_bytes(jaxpr: Any) -> int:
-    """Bytes of all intermediate values: what a backward pass may have to keep."""
+    """Returns the bytes of all intermediate values, which a backward pass may have to store."""
     total = 0
     for eqn in jaxpr.eqns:
         inner = [getattr(v, "jaxpr", v) for v in jax.tree.leaves(list(eqn.params.values()))]

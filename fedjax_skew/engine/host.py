@@ -1,9 +1,10 @@
-"""Rounds whose samples, or whose clients' kept state, wait on the host: one round at a time.
+"""Rounds whose samples or client state are kept on the host, which run one at a time.
 
-``dataset.placement="host"``: the device holds the samples of two cohorts, the one that trains and
-the next one, which a thread gathers meanwhile. Their number is that of the largest possible cohort,
-so shapes never change. ``state_placement="host"``: the device holds the kept rows of one cohort.
-Every process of a run over several hosts has all samples and all kept rows in its memory.
+With ``dataset.placement="host"``, the device holds the samples of two cohorts: that of the current
+round, and that of the next round, which a thread gathers in the meantime. They are padded to the
+largest possible cohort, so that shapes never change. With ``state_placement="host"``, the device
+holds the state of the clients of one cohort. In a run over several hosts, every process has all
+samples and the state of all clients in its memory.
 """
 
 import concurrent.futures
@@ -31,18 +32,18 @@ from fedjax_skew.engine.round import (
 )
 from fedjax_skew.methods.base import Method
 
-_BLOCK = 64  # rounds whose cohorts are drawn together, so that draws seldom wait for a round
+_BLOCK = 64  # Rounds whose cohorts are drawn together, so that draws rarely wait for a round.
 
 
 class Samples(NamedTuple):
-    """Samples ``[S * W, ...]`` and labels ``[S * W]`` of some clients, one after another a seed."""
+    """Samples ``[S * W, ...]`` and labels ``[S * W]`` of a cohort, concatenated seed by seed."""
 
     x: Any
     labels: Any
 
 
 def tables(data: FederatedData, methods: Sequence[Method]) -> FederatedData:
-    """What stays on the device without the clients' samples: sizes, and the server's samples."""
+    """Returns the data without the clients' samples: their sizes, and the server's samples."""
     small = data._replace(x=None, labels=None, order=None)
     if any(m.needs_labelled_data for m in methods):
         ids = np.unique(data.labelled)
@@ -61,27 +62,27 @@ def tables(data: FederatedData, methods: Sequence[Method]) -> FederatedData:
 
 
 def width(data: FederatedData, cohort_size: int) -> int:
-    """W, the samples of the largest cohort there can be."""
+    """Returns W, the number of samples of the largest possible cohort."""
     sizes = np.sort(np.diff(data.offsets, axis=1), axis=1)
     return int(sizes[:, -cohort_size:].sum(1, dtype=np.int64).max())
 
 
 def gather(data: FederatedData, cohort: np.ndarray, width: int) -> Samples:
-    """Copies the samples of the clients ``cohort [S, M]``; rows beyond them stay zero."""
+    """Copies the samples of the clients ``cohort [S, M]``; the remaining rows are zero."""
     shape = (len(cohort) * width, *data.x.shape[1:])
     samples = Samples(np.zeros(shape, data.x.dtype), np.zeros(shape[0], np.int32))
     for seed, clients in enumerate(cohort):
         bounds = [data.offsets[seed, k : k + 2] for k in clients]
         ids = np.concatenate([data.order[seed, first:last] for first, last in bounds])
         part = slice(seed * width, seed * width + len(ids))
-        # Modes other than "raise" write without a buffer in between.
+        # With a mode other than "raise", numpy writes to out without an intermediate buffer.
         np.take(data.x, ids, axis=0, out=samples.x[part], mode="clip")
         samples.labels[part] = data.labels[ids]
     return samples
 
 
 def with_samples(small: FederatedData, samples: Samples, cohort: jax.Array) -> FederatedData:
-    """``tables`` and the samples of a cohort as data of which only that cohort may be used."""
+    """Adds the samples of a cohort to ``tables``; the result is valid only for that cohort."""
     seeds = jnp.arange(len(cohort))[:, None]
     sizes = small.size(seeds, cohort)
     shape = small.class_counts.shape[:2]
@@ -91,20 +92,20 @@ def with_samples(small: FederatedData, samples: Samples, cohort: jax.Array) -> F
 
 
 def on_host(state: State) -> bool:
-    """Whether a state's kept rows are numpy."""
+    """Returns whether the clients' rows of a state are numpy arrays."""
     return any(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(state.clients))
 
 
 class HostRounds:
-    """``(state, until) -> (state, reports)`` as ``run_rounds``, with a loop on the host.
+    """A function ``(state, until) -> (state, reports)`` like ``run_rounds``, looped on the host.
 
     Args:
-        spec: how rounds run.
-        state: a state, for its shapes and keys; client state in numpy is changed in place.
+        spec: the specification of rounds.
+        state: a state that provides shapes and keys; client state in numpy is changed in place.
         source: the samples on the host, or None if ``data`` has them.
-        data: what is on the devices.
+        data: the data on the devices.
         compile: compiles a lowered program.
-        wait: returns arrays when they are computed.
+        wait: returns arrays when they have been computed.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ def _step(
     cohort: jax.Array,
     samples: Samples | None,
 ) -> tuple[State, RoundReport]:
-    """One round; with ``on_host_rows``, kept rows are the cohort's on the way in and out."""
+    """Runs one round; with ``on_host_rows``, ``state.clients`` has only the cohort's rows."""
     if samples is not None:
         data = with_samples(data, samples, cohort)
     run = run_cohort if on_host_rows else run_clients
@@ -177,7 +178,7 @@ def _step(
 
 
 class _Feed:
-    """Cohorts and their samples by round; the next one is made in a thread."""
+    """A source of cohorts and their samples; those of the next round are gathered in a thread."""
 
     def __init__(
         self,
@@ -199,7 +200,7 @@ class _Feed:
         self._draw = functools.partial(jax.jit(draw), log_weights=log_weights)
 
     def take(self, round_: int) -> tuple[np.ndarray, jax.Array, Samples | None]:
-        """The cohort ``[S, M]`` on the host and on the devices, and its samples there."""
+        """Returns the cohort ``[S, M]`` on the host and on the devices, and its samples there."""
         ahead, self._next = self._next, None
         made = ahead[1] if ahead and ahead[0] == round_ else self._start(round_)
         result = made.result()
@@ -207,7 +208,7 @@ class _Feed:
         return result
 
     def shapes(self) -> tuple[Any, Any]:
-        """Shapes of what ``take`` puts on the devices."""
+        """Returns the shapes of the arrays that ``take`` puts on the devices."""
         everywhere = NamedSharding(self._spec.mesh, P())
 
         def shaped(shape, dtype):

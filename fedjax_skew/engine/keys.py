@@ -1,7 +1,7 @@
-"""Named streams of randomness: every draw is a function of (seed, stream, round).
+"""Named streams of random numbers: every draw is a function of (seed, stream, round).
 
-A seed's key is kept as its raw data (uint32), which checkpoints, transfers and ``vmap`` treat like
-any other array.
+The key of a seed is stored as raw data (uint32), so that checkpoints, transfers and ``vmap`` treat
+it like any other array.
 """
 
 import enum
@@ -10,7 +10,7 @@ import jax
 
 
 class Stream(enum.IntEnum):
-    """What a key is used for; streams never share numbers."""
+    """The purpose of a key; different streams are independent."""
 
     INIT = 0
     METHOD = 1
@@ -22,12 +22,12 @@ class Stream(enum.IntEnum):
 
 
 def seed_keys(seeds: jax.Array) -> jax.Array:
-    """Raw keys ``[S, 2]`` (uint32) of the seeds ``[S]``."""
+    """Returns the raw keys ``[S, 2]`` (uint32) of the seeds ``[S]``."""
     return jax.random.key_data(jax.vmap(jax.random.key)(seeds))
 
 
 def stream_keys(keys: jax.Array, stream: Stream, round_: jax.Array | int = 0) -> jax.Array:
-    """Keys ``[S]`` of one stream in one round, from the seeds' raw keys."""
+    """Returns the keys ``[S]`` of one stream in one round, from the raw keys of the seeds."""
 
     def fold(key):
         return jax.random.fold_in(jax.random.fold_in(key, int(stream)), round_)

@@ -1,7 +1,8 @@
-"""Local training of one client; the round gives it a client axis with ``vmap``.
+"""Local training of one client; the round adds a client axis with ``vmap``.
 
-Clients of a chunk share one trip count, the largest of their steps. A client that has finished, and
-a row that is padding, changes nothing: not the parameters, not momentum, not running statistics.
+The clients of a chunk share one trip count, which is the largest of their numbers of steps. Steps
+after a client has finished, and padded rows of a batch, change neither parameters nor momentum nor
+running statistics.
 """
 
 import dataclasses
@@ -35,21 +36,22 @@ from fedjax_skew.models.functional import Model
 
 @dataclasses.dataclass(frozen=True)
 class LocalSpec:
-    """How a client trains, the same for all clients.
+    """The specification of local training, which is the same for all clients.
 
     Attributes:
-        facts: the run's constants.
+        info: the run's constants.
         model: the model's pure functions.
-        method: what differs from FedAvg.
+        method: the method.
         optimizer: optax transformation without the learning rate.
-        local_epochs: passes over the client's data, or 0.
-        local_steps: steps, or 0; exactly one of the two is positive.
-        drop_last: leave the partial last batch of an epoch out.
+        local_epochs: number of passes over the client's data, or 0.
+        local_steps: number of steps, or 0; exactly one of the two is positive.
+        drop_last: whether to omit the partial last batch of an epoch.
         augment: ``(x uint8, key) -> x`` on one batch.
-        keep_momentum: clients keep the optimiser's state between rounds.
-        skip_nonfinite: a client whose result is not finite does not take part.
-        steps_per_draw: local steps whose samples are drawn together. A draw loops until all its
-            positions are found, and an accelerator waits for its host at every such loop.
+        keep_momentum: whether clients keep the optimiser's state between rounds.
+        skip_nonfinite: whether to exclude clients whose result is not finite.
+        steps_per_draw: number of local steps whose samples are drawn together. A draw loops until
+            all of its positions are found, and an accelerator waits for its host in every such
+            loop.
     """
 
     info: RunInfo
@@ -65,20 +67,20 @@ class LocalSpec:
     steps_per_draw: int = 1
 
     def batches_per_epoch(self, num_samples: jax.Array) -> jax.Array:
-        """Batches in one pass over ``num_samples`` samples, at least one."""
+        """Returns the number of batches per pass over ``num_samples`` samples, at least one."""
         size = self.info.batch_rows
         full = num_samples // size if self.drop_last else -(-num_samples // size)
         return jnp.maximum(full, 1)
 
     def num_steps(self, num_samples: jax.Array) -> jax.Array:
-        """Local steps of a client with ``num_samples`` samples."""
+        """Returns the number of local steps of a client with ``num_samples`` samples."""
         if self.local_steps:
             return jnp.full_like(num_samples, self.local_steps)
         batches = self.local_epochs * self.batches_per_epoch(num_samples)
         return -(-batches // self.method.num_batches)
 
     def samples_used(self, num_samples: jax.Array, num_steps: jax.Array) -> jax.Array:
-        """Training samples that such a client goes through in a number of local steps."""
+        """Returns the number of samples that a client uses in a number of local steps."""
         per_epoch = self.batches_per_epoch(num_samples)
         size = self.info.batch_rows
         whole = jnp.minimum(per_epoch * size, num_samples)
@@ -88,14 +90,14 @@ class LocalSpec:
 
 
 class ClientState(NamedTuple):
-    """What a client keeps between rounds: the method's state and the optimiser's."""
+    """The state that a client keeps between rounds: the method's and the optimiser's."""
 
     method: PyTree
     optimizer: PyTree
 
 
 class Broadcast(NamedTuple):
-    """What every client of one seed receives."""
+    """The values that every client of one seed receives."""
 
     params: PyTree
     stats: PyTree
@@ -113,14 +115,14 @@ class ClientSlot(NamedTuple):
 
 
 class LoopBounds(NamedTuple):
-    """Loop bounds shared by the clients of a chunk: local steps, and batches of one pass."""
+    """Loop bounds shared by the clients of a chunk: local steps, and batches per pass."""
 
     steps: jax.Array
     batches: jax.Array
 
 
 class ClientReport(NamedTuple):
-    """Numbers about one client's training."""
+    """Statistics of one client's training."""
 
     loss: jax.Array
     delta_norm: jax.Array
@@ -130,7 +132,7 @@ class ClientReport(NamedTuple):
 
 
 class ClientOutput(NamedTuple):
-    """What the round gets from one client."""
+    """The result of one client's training."""
 
     delta: PyTree
     params: PyTree
@@ -150,7 +152,7 @@ def make_client(
     round_: jax.Array,
     batch_trips: jax.Array,
 ) -> Client:
-    """The client's view of a round; ``batch_trips`` bounds its loops over the data."""
+    """Returns the client's view of a round; ``batch_trips`` bounds its loops over the data."""
     counts = data.class_counts[item.seed, item.client]
     offset = data.start(item.seed, item.client)
     num_samples = data.size(item.seed, item.client)
@@ -208,17 +210,17 @@ def train_client(
     *,
     alone: bool = False,
 ) -> ClientOutput:
-    """Trains one client and gathers what it uploads.
+    """Trains one client and computes its upload.
 
     Args:
-        spec: how clients train.
+        spec: the specification of local training.
         data: the federated dataset.
-        broadcast: what the server sent to this client's seed.
-        client_state: what this client carries from round to round.
-        item: which client, of which seed.
-        round_: int32, from 0.
+        broadcast: the values that the server sent to the clients of this seed.
+        client_state: the state that the client carries from round to round.
+        item: the client and its seed.
+        round_: int32, the index of the round, from 0.
         bounds: loop bounds shared by the chunk.
-        alone: whether the chunk has no other client, so that every step is this client's.
+        alone: whether the chunk has no other client, so that no step is padding.
     """
     method, info = spec.method, spec.info
     client = make_client(spec, data, broadcast, client_state.method, item, round_, bounds.batches)
@@ -232,12 +234,12 @@ def train_client(
         return jax.random.fold_in(jax.random.fold_in(step_key, t), i)
 
     def positions(t, i):
-        """Positions ``[B]`` of batch ``i`` of step ``t`` in its epoch."""
+        """Returns the positions ``[B]`` of batch ``i`` of step ``t`` in its epoch."""
         index = t * method.num_batches + i
         return index % per_epoch * info.batch_rows + jnp.arange(info.batch_rows)
 
     def draw(t):
-        """The samples of a step, as places ``[num_batches, B]`` in the client's data."""
+        """Draws the samples of a step, as positions ``[num_batches, B]`` in the client's data."""
 
         def one(i):
             if method.balanced_batches:
@@ -321,7 +323,7 @@ def local_step(
     per_epoch: jax.Array,
     key: jax.Array,
 ) -> StepResult:
-    """One step of the method's local rule on the method's objective."""
+    """Takes one step of the method's local rule on the method's objective."""
     method = spec.method
     mask = method.trainable(client, t) if method.trainable else None
 
@@ -370,7 +372,7 @@ def local_step(
 
 
 def _draw_balanced(key: jax.Array, class_counts: jax.Array, size: int) -> jax.Array:
-    """``size`` positions in a client's data, which is sorted by class: a class, then a row."""
+    """Draws ``size`` positions in a client's data, each by first drawing a class, then a row."""
     class_key, row_key = jax.random.split(key)
     counts = class_counts.astype(jnp.int32)
     held = jnp.where(counts > 0, 0.0, -jnp.inf)

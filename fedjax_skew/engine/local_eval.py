@@ -1,4 +1,4 @@
-"""A closer look at some clients: their models before and after the local update."""
+"""Evaluation of clients' models before and after their local update."""
 
 import dataclasses
 import functools
@@ -18,12 +18,13 @@ from fedjax_skew.metrics import deviation
 
 
 class LocalScores(NamedTuple):
-    """Test scores ``[S, k, ...]`` around the local update, and the deviation bound before it.
+    """Test scores ``[S, k, ...]`` before and after the local update, and the deviation bound.
 
     Attributes:
-        before: of the model each client starts from.
-        after: of the model it ends with.
-        deviating: ``[S, k]``, share of (majority, minority) pairs beyond FedLC's deviation bound.
+        before: scores of the model from which each client starts.
+        after: scores of the client's model after the update.
+        deviating: ``[S, k]``, share of (majority, minority) pairs beyond FedLC's deviation bound
+            before the update.
     """
 
     before: Scores
@@ -34,11 +35,11 @@ class LocalScores(NamedTuple):
 def local_models(
     spec: RoundSpec, state: State, data: FederatedData, clients: jax.Array
 ) -> tuple[PyTree, PyTree]:
-    """Models ``[S, k, ...]`` of the clients ``[k]`` after the local training of the next round.
+    """Returns models ``[S, k, ...]`` of the clients ``[k]`` after the next round's training.
 
-    ``state.clients`` holds their rows.
+    ``state.clients`` holds the rows of these clients.
     """
-    # A server that hands the stacked client models back; everything else is the ordinary round.
+    # This server returns the stacked client models; everything else is an ordinary round.
     method = dataclasses.replace(
         spec.local.method,
         needs_client_models=True,
@@ -61,7 +62,7 @@ def local_scores(
     test: TestSet,
     clients: jax.Array,
 ) -> LocalScores:
-    """Scores of the clients ``[k]`` before and after the local update of the next round."""
+    """Scores the clients ``[k]`` before and after the local update of the next round."""
     size = clients.shape[0]
     before = score_models(spec, (state.params, state.stats), test)
     before = jax.tree.map(lambda a: jnp.repeat(a[:, None], size, 1), before)
@@ -104,6 +105,6 @@ def _deviating(spec, state: State, data: FederatedData, clients) -> jax.Array:
 
 
 def spread_clients(num_clients: int, number: int) -> jax.Array:
-    """``number`` client numbers spread evenly over all of them."""
+    """Returns ``number`` client indices that are evenly spaced over all clients."""
     number = min(number, num_clients)
     return (jnp.arange(number) * num_clients // max(number, 1)).astype(jnp.int32)

@@ -18,26 +18,26 @@ def client_mesh(num_devices: int = 0, devices: Sequence[Any] | None = None) -> M
     """Returns a mesh over the first ``num_devices`` devices, or over all of them for 0.
 
     Args:
-        num_devices: how many devices to use.
-        devices: the devices to choose from, real ones or those of a topology that is only compiled
-            for; default ``jax.devices()``.
+        num_devices: number of devices to use.
+        devices: the available devices, which may be those of a topology for which programs are only
+            compiled; ``jax.devices()`` by default.
     """
     devices = jax.devices() if devices is None else list(devices)
     if num_devices > len(devices):
         raise ValueError(
-            f"num_devices={num_devices} is more than there are; it must be 0 (all) or at "
+            f"num_devices={num_devices} exceeds the number of devices; it must be 0 (all) or at "
             f"most {len(devices)}."
         )
     if jax.process_count() > 1 and num_devices not in (0, len(devices)):
         raise ValueError(
-            f"num_devices={num_devices} leaves devices out, which {jax.process_count()} processes "
-            "cannot do; it must be 0 (all)."
+            f"num_devices={num_devices} does not use all devices, which is not possible with "
+            f"{jax.process_count()} processes; it must be 0 (all)."
         )
     return Mesh(np.array(devices[: num_devices or len(devices)]), ("clients",))
 
 
 def place(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
-    """Puts arrays on the mesh; of several processes each gives the same arrays, whole."""
+    """Puts arrays on the mesh; in a run with several processes, each passes the same arrays."""
     sharding = NamedSharding(mesh, spec)
     if jax.process_count() == 1:
         return jax.device_put(tree, sharding)
@@ -55,22 +55,25 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 
 
 def sum_over_devices(tree: PyTree, axis: str = "clients") -> PyTree:
-    """Sums arrays over the devices inside ``shard_map``; flags are added as integers."""
+    """Sums arrays over the devices inside ``shard_map``; booleans are summed as integers."""
     return _fused(lambda flat: jax.lax.psum(flat, axis), tree)
 
 
 def sum_to_devices(tree: PyTree, axis: str = "clients") -> PyTree:
-    """Sums arrays ``[D, ...]`` over the devices; device ``d`` gets part ``d`` alone, ``[...]``."""
+    """Sums arrays ``[D, ...]`` over the devices; device ``d`` receives part ``d``, ``[...]``."""
     return _fused(lambda flat: jax.lax.psum_scatter(flat, axis), tree, leading=1)
 
 
 def gather_from_devices(tree: PyTree, axis: str = "clients") -> PyTree:
-    """Stacks the arrays ``[...]`` of all devices, ``[D, ...]`` on each of them."""
+    """Stacks the arrays ``[...]`` of all devices to ``[D, ...]`` on each of them."""
     return _fused(lambda flat: jax.lax.all_gather(flat, axis), tree)
 
 
 def _fused(collective: Callable[[Any], Any], tree: PyTree, leading: int = 0) -> PyTree:
-    """Applies a collective once per dtype, not per array, to all but some leading axes."""
+    """Applies a collective once per dtype instead of once per array.
+
+    The first ``leading`` axes of the arrays are kept; the others are flattened.
+    """
     leaves, structure = jax.tree.flatten(tree)
     leaves = [a.astype(jnp.int32) if a.dtype == bool else jnp.asarray(a) for a in leaves]
     made: list[Any] = [None] * len(leaves)
@@ -85,12 +88,12 @@ def _fused(collective: Callable[[Any], Any], tree: PyTree, leading: int = 0) -> 
 
 
 def fetch(tree: PyTree) -> PyTree:
-    """Replicated arrays as numpy, which every process may compute with by itself."""
+    """Converts replicated arrays to numpy arrays, which every process holds in full."""
     return jax.tree.map(np.asarray, tree)
 
 
 def process_max(*values: int) -> tuple[int, ...]:
-    """Element-wise maximum over all processes (a collective)."""
+    """Returns the element-wise maximum over all processes, which must all call it."""
     if jax.process_count() == 1:
         return values
     found = multihost_utils.process_allgather(np.array(values, np.int32))
@@ -99,7 +102,7 @@ def process_max(*values: int) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def raise_together() -> Iterator[None]:
-    """Either every process gets through the block, or all of them raise ``ValueError``."""
+    """Makes all processes raise ``ValueError`` if one of them raises it in the block."""
     error: ValueError | None = None
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a round sums over clients while chunks finish, and the numbers it reports."""
+"""The sums of a round over its clients, which are reduced chunk by chunk, and its report."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _NAMED_CLIENTS = 8
 
 
 class RoundReport(NamedTuple):
-    """Numbers about one round, ``[S]`` unless said.
+    """Statistics of one round, of shape ``[S]`` unless stated otherwise.
 
     Attributes:
         loss: mean local objective over the cohort, weighted by samples.
@@ -21,13 +21,13 @@ class RoundReport(NamedTuple):
         mean_update_norm: norm of the mean update.
         cosine: mean cosine between a client's update and the mean update.
         nonfinite: number of clients with a non-finite result.
-        bad_clients: ``[S, 8]`` their numbers, -1 for none.
+        bad_clients: ``[S, 8]`` indices of the first of them, padded with -1.
         params_finite: whether the new global parameters are finite.
-        useful_steps: ``[]`` local steps that clients needed.
-        executed_steps: ``[]`` local steps that were computed.
-        samples: ``[]`` training samples that were used.
-        cohort: ``[S, M]`` clients that received the model, -1 where there was none to ask.
-        update_norms: ``[S, M]`` norms of their updates, -1 for those that never answered.
+        useful_steps: ``[]`` number of local steps that clients needed.
+        executed_steps: ``[]`` number of local steps that were computed, including padding.
+        samples: ``[]`` number of training samples that were used.
+        cohort: ``[S, M]`` clients that received the model; -1 if too few were available.
+        update_norms: ``[S, M]`` norms of their updates; -1 for clients that dropped out.
     """
 
     loss: jax.Array
@@ -45,17 +45,17 @@ class RoundReport(NamedTuple):
 
     @property
     def asked(self) -> jax.Array:
-        """Number of clients that received the model."""
+        """The number of clients that received the model."""
         return (self.cohort >= 0).sum(-1)
 
     @property
     def answered(self) -> jax.Array:
-        """Number of clients of them that sent an update."""
+        """The number of clients that sent an update."""
         return (self.update_norms != -1).sum(-1)
 
 
 class Sums(NamedTuple):
-    """What is reduced over clients, ``[S, ...]``: weighted, except ``summed`` and ``unit``."""
+    """Sums over clients ``[S, ...]``, weighted except for ``summed`` and ``unit``."""
 
     delta: PyTree
     stats: PyTree
@@ -98,7 +98,7 @@ def round_report(
     executed: jax.Array,
     samples: jax.Array,
 ) -> RoundReport:
-    """The numbers of a round from its clients' reports ``[S, M]``, sums and new parameters."""
+    """Returns the report of a round from its clients' reports ``[S, M]``, sums and parameters."""
     answered = jnp.sum(steps > 0, -1)
     samples_of = jnp.where(steps > 0, clients.num_samples, 0.0)
     share = samples_of / jnp.maximum(jnp.sum(samples_of, -1, keepdims=True), 1.0)
@@ -114,11 +114,11 @@ def round_report(
     )
     width = max(_NAMED_CLIENTS - names.shape[-1], 0)
     names = jnp.pad(names, ((0, 0), (0, width)), constant_values=-1)[:, :_NAMED_CLIENTS]
-    # One array, because XLA compiles every operation on every layer by itself.
+    # A single array, because XLA would compile separate operations for every layer.
     flat = jnp.concatenate([p.reshape(p.shape[0], -1) for p in jax.tree.leaves(params)], 1)
     return RoundReport(
         loss=jnp.sum(clients.loss * share, -1),
-        # Scaled after the mean, so that the mean over all is exact when all answer.
+        # Scaled after the mean, so that the factor is exactly 1 if no client drops out.
         update_norm=jnp.mean(jnp.where(steps > 0, clients.delta_norm, 0.0), -1)
         * (steps.shape[-1] / jnp.maximum(answered, 1)),
         mean_update_norm=mean_norm,

@@ -1,9 +1,10 @@
-"""One round as a pure function, and many rounds as one program.
+"""A round as a pure function, and several rounds as one program.
 
     key -> cohort -> local training (vmap over a chunk, scan over chunks, shard_map over devices)
         -> weighted reduction (psum) -> server rule -> next state
 
-Sums are reduced chunk by chunk, so memory is O(chunk) unless a method asks for every client model.
+Sums are reduced chunk by chunk, so that memory is O(chunk) unless a method needs the models of all
+clients.
 """
 
 import dataclasses
@@ -43,7 +44,7 @@ from fedjax_skew.methods.base import PyTree, Round, average
 
 
 class State(NamedTuple):
-    """Everything a run carries from round to round.
+    """Everything that a run carries from round to round.
 
     Attributes:
         params: global parameters ``[S, ...]``.
@@ -63,7 +64,7 @@ class State(NamedTuple):
 
 
 def state_shardings(mesh: Mesh) -> State:
-    """Where a state lives: client state is divided over the devices, all else is replicated."""
+    """Returns the shardings of a state: client state is divided, everything else replicated."""
     everywhere: Any = NamedSharding(mesh, P())
     client_state = NamedSharding(mesh, BY_CLIENT)
     return State(everywhere, everywhere, everywhere, client_state, everywhere, everywhere)
@@ -71,20 +72,20 @@ def state_shardings(mesh: Mesh) -> State:
 
 @dataclasses.dataclass(frozen=True)
 class RoundSpec:
-    """How rounds run.
+    """The specification of rounds.
 
-    It is a pytree: the numbers of ``lr_schedule`` are its leaves if that is a pytree too, such as
-    ``jax.tree_util.Partial``, and all else is static. A program that takes it as an argument serves
-    every learning rate.
+    It is a pytree. If ``lr_schedule`` is a pytree, such as ``jax.tree_util.Partial``, the leaves
+    are those of ``lr_schedule``; everything else is static. A program that takes the specification
+    as an argument can therefore be used for any learning rate.
 
     Attributes:
-        local: how clients train.
+        local: the specification of local training.
         mesh: devices, with one axis ``clients``.
-        target: the kind of device that programs are made for.
-        clients_per_chunk: clients trained together on a device.
+        target: the kind of device for which programs are compiled.
+        clients_per_chunk: number of clients trained together on a device.
         lr_schedule: ``round -> client learning rate``.
-        stop_nonfinite: leave the loop over rounds when a result is not finite.
-        dropout: the probability that a client of the cohort never answers.
+        stop_nonfinite: whether to leave the loop over rounds when a result is not finite.
+        dropout: the probability that a client of the cohort drops out.
         stragglers: the probability that a client of the cohort takes only part of its steps.
     """
 
@@ -112,14 +113,14 @@ def run_rounds(
     data: FederatedData,
     until: jax.Array,
 ) -> tuple[State, RoundReport]:
-    """Runs rounds up to ``until`` (at most ``length`` of them) in one program.
+    """Runs rounds up to ``until``, and at most ``length`` of them, in one program.
 
     Args:
-        spec: how rounds run.
+        spec: the specification of rounds.
         length: size of the report's leading axis.
-        state: the state to continue from.
+        state: the state from which to continue.
         data: the federated dataset.
-        until: int32, number of the first round that is not run.
+        until: int32, the index of the first round that is not run.
 
     Returns:
         The new state, and reports ``[length, ...]`` of which the first ``until - state.round`` (or
@@ -147,7 +148,7 @@ def run_rounds(
 
 
 def run_round(spec: RoundSpec, state: State, data: FederatedData) -> tuple[State, RoundReport]:
-    """One round for all seeds: draws the cohort, trains it, updates the server."""
+    """Runs one round for all seeds: draws the cohort, trains it and updates the server."""
     return run_clients(
         spec, state, data, draw_cohort(spec, state.keys, data.log_weights, state.round)
     )
@@ -156,13 +157,13 @@ def run_round(spec: RoundSpec, state: State, data: FederatedData) -> tuple[State
 def draw_cohort(
     spec: RoundSpec, keys: jax.Array, log_weights: jax.Array | None, round_: jax.Array
 ) -> jax.Array:
-    """Returns the clients ``[S, M]`` that a round asks, a function of (seed, round).
+    """Draws the cohort ``[S, M]`` of a round, as a function of (seed, round).
 
     Args:
-        spec: how rounds run.
+        spec: the specification of rounds.
         keys: raw keys ``[S, 2]`` of the seeds.
         log_weights: as in ``FederatedData``.
-        round_: int32.
+        round_: int32, the index of the round.
     """
     info = spec.local.info
     streams = stream_keys(keys, Stream.COHORT, round_)
@@ -211,13 +212,13 @@ def _run(
     """Trains the clients ``cohort [S, M]``.
 
     Args:
-        spec: how rounds run.
+        spec: the specification of rounds.
         state: the state before the round.
         data: the federated dataset.
-        cohort: client numbers.
-        deal: returns the rows that clients in slots ``[D, R, c]`` of the cohort keep.
-        collect: returns the next ``state.clients`` from slots, the place ``[S * M]`` of each client
-            in the slots, and new rows ``[D, R, c, ...]``.
+        cohort: client indices.
+        deal: returns the state of the clients in slots ``[D, R, c]`` of the cohort.
+        collect: returns the next ``state.clients`` from slots, the position ``[S * M]`` of each
+            client in the slots, and new rows ``[D, R, c, ...]``.
     """
     local = spec.local
     num_seeds, devices = len(cohort), spec.mesh.devices.size
@@ -250,9 +251,9 @@ def _run(
 
 
 def _in_order(tree: PyTree, places: jax.Array, shape: tuple[int, ...]) -> PyTree:
-    """Maps values ``[D, R, c, ...]`` of slots to those of the cohort ``[S, M, ...]``."""
+    """Reorders values ``[D, R, c, ...]`` of slots to those of the cohort ``[S, M, ...]``."""
 
-    def pick(a):  # An upload may be empty, so no size is left to be inferred.
+    def pick(a):  # An upload may be empty, so that no size can be inferred by -1.
         flat = a.reshape(math.prod(a.shape[:3]), *a.shape[3:])
         return flat[places].reshape(*shape, *a.shape[3:])
 
@@ -262,7 +263,7 @@ def _in_order(tree: PyTree, places: jax.Array, shape: tuple[int, ...]) -> PyTree
 def _steps(
     spec: RoundSpec, state: State, data: FederatedData, cohort: jax.Array, num_samples: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Which clients ``[S, M]`` are there to be asked, and the local steps that each takes."""
+    """Returns which clients ``[S, M]`` are available, and their numbers of local steps."""
     steps = steps_taken(
         spec.local.num_steps(num_samples),
         cohort,
@@ -295,14 +296,14 @@ def _train_device(
     else:
         one, axis = broadcast, 0
 
-    @jax.jit  # Traced once although its shapes are asked for before it is used.
+    @jax.jit  # Traced only once, although its shapes are computed before it is used.
     def train(items, client_state):
-        """Clients of one chunk ``[c]``."""
+        """Trains the clients ``[c]`` of one chunk."""
         sizes = data.size(items.seed, items.client)
         passes = -(-jnp.where(items.num_steps > 0, sizes, 0) // local.info.batch_rows)
         bounds = LoopBounds(jnp.max(items.num_steps), jnp.max(passes))
         fn = functools.partial(train_client, local, data)
-        if items.seed.shape[0] == 1:  # An axis of one client only makes products slower.
+        if items.seed.shape[0] == 1:  # Products are faster without an axis of size one.
             item, own = jax.tree.map(lambda a: a[0], (items, client_state))
             sent = one if axis is None else trees.index(one, item.seed)
             out = fn(sent, own, item, round_, bounds, alone=True)

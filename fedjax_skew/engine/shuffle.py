@@ -1,9 +1,10 @@
 """Random permutations that are evaluated one position at a time.
 
-A round needs the next batch of a shuffled client, and a few distinct clients out of up to millions.
-Sorting random numbers would cost the largest client for everybody, or the whole federation every
-round. A keyed Feistel network over ``ceil(sqrt(n))^2 >= n`` values is a bijection; walking its
-cycle until the value is below ``n`` restricts it to ``range(n)``. Cost: O(1) a position, no memory.
+A round needs the next batch of a client's shuffled data, and a few distinct clients out of up to
+millions. Sorting random numbers would cost as much as the largest client for every client, or as
+much as all clients in every round. A keyed Feistel network over ``ceil(sqrt(n))^2 >= n`` values is
+a bijection; following its cycle until the value is below ``n`` restricts it to ``range(n)``. The
+expected cost is O(1) per position, without additional memory.
 """
 
 import jax
@@ -13,14 +14,14 @@ _ROUNDS = 5
 
 
 def _mix(x: jax.Array) -> jax.Array:
-    """Scrambles 32 bits so that every input bit reaches every output bit."""
+    """Mixes 32 bits so that every input bit affects every output bit."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)
 
 
 def _side(n: jax.Array) -> jax.Array:
-    """The smallest integer whose square is at least ``n`` (float32 roots are corrected)."""
+    """Returns the smallest integer whose square is at least ``n``, despite float32 rounding."""
     side = jnp.sqrt(n.astype(jnp.float32)).astype(jnp.uint32)
     side = jnp.maximum(side, 2) - 1
     for _ in range(3):
@@ -31,14 +32,14 @@ def _side(n: jax.Array) -> jax.Array:
 def permute(
     key: jax.Array, positions: jax.Array, n: jax.Array | int, epoch: jax.Array | int = 0
 ) -> jax.Array:
-    """Values of a random permutation of ``range(n)`` at some positions.
+    """Evaluates a random permutation of ``range(n)`` at some positions.
 
     Args:
         key: PRNG key; equal keys and epochs give equal permutations.
         positions: integers ``[...]`` in ``range(n)``; others are taken modulo ``n``.
         n: size of the permutation, at least 1 and below ``2**31``; may be traced.
-        epoch: numbers permutations of the same key; folded in by a hash, because a loop over
-            batches cannot afford a PRNG call for each.
+        epoch: index of the permutation among those of the same key. It is mixed in by a hash,
+            because one PRNG call per batch would be too expensive.
 
     Returns:
         int32 ``[...]``; distinct positions give distinct values.
@@ -53,7 +54,7 @@ def permute(
             left, right = right, (left + _mix(right ^ round_keys[r]) % side) % side
         return left * side + right
 
-    # Every position takes one pass, then more until it is inside; one loop holds both.
+    # Every position takes one pass, and more until its value is below n.
     def step(carry):
         x, inside = carry
         x = jnp.where(inside, x, network(x))
@@ -67,7 +68,7 @@ def permute(
 
 
 def _round_keys(key: jax.Array, epoch: jax.Array | int) -> list[jax.Array]:
-    """Words for the network, mixed from the key's own: a PRNG call would cost more than it adds."""
+    """Returns the round keys of the network, mixed from the key's words without a PRNG call."""
     words = jax.random.key_data(key).astype(jnp.uint32)
     salt = _mix(jnp.asarray(epoch).astype(jnp.uint32) + jnp.uint32(0x9E3779B9))
     seed = salt

@@ -1,7 +1,7 @@
-"""The target of a program: every choice that depends on the kind of device, made in one place.
+"""The target of a program, which makes every choice that depends on the kind of device.
 
 A target is a value, so that a program can be traced, lowered and inspected for an accelerator on a
-machine that has none. Layers and loops never ask which backend is present.
+machine that has none. Layers and loops never query the available backend.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ PRECISIONS = ("default", "high", "highest")
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
-# Work of one step over a chunk that hides the launches of its operations on an accelerator.
+# Operations of one step of a chunk that suffice to hide kernel launches on an accelerator.
 _CHUNK_FLOPS = 1e10
 _MAX_CHUNK = 16
 _STEPS_PER_DRAW = 32
@@ -29,13 +29,13 @@ _STEPS_PER_DRAW = 32
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What programs are made for.
+    """The kind of device for which programs are compiled.
 
     Attributes:
         platform: ``"cpu"``, ``"cuda"``, ``"rocm"`` or ``"tpu"``.
-        matmul_precision: of float32 products, as ``jax.default_matmul_precision`` has it;
-            ``"default"`` leaves JAX's own setting alone.
-        deterministic: whether a GPU must give the same bits every time.
+        matmul_precision: precision of float32 products, as in ``jax.default_matmul_precision``;
+            ``"default"`` keeps JAX's own setting.
+        deterministic: whether results on a GPU must be bit-identical every time.
     """
 
     platform: str
@@ -50,19 +50,19 @@ class Target:
 
     @property
     def conv_impl(self) -> str:
-        """The arithmetic of convolutions that is fastest here; see ``models.build``."""
+        """The fastest implementation of convolutions on the platform; see ``models.build``."""
         return "patches" if self.platform == "cpu" else "grouped"
 
     def clients_per_chunk(self, step_flops: Callable[[], float]) -> int:
-        """Returns how many clients to train together on a device.
+        """Returns the number of clients to train together on a device.
 
-        One client keeps a CPU core busy. On an accelerator a small model needs many of them to
-        cover the cost of launching its operations, while a large model fills the device alone, and
-        more clients would only take memory and wait for the longest of them.
+        One client keeps a CPU core busy. On an accelerator, a small model needs many clients to
+        amortise the cost of kernel launches, whereas one client of a large model fills the device,
+        and more clients would only use memory and wait for the one with the most steps.
 
         Args:
-            step_flops: counts the floating point operations of one local step of one client; it
-                is called where they matter.
+            step_flops: counts the floating point operations of one local step of one client; it is
+                called only if the number is needed.
         """
         if self.platform == "cpu":
             return 1
@@ -70,15 +70,16 @@ class Target:
 
     @property
     def steps_per_draw(self) -> int:
-        """Local steps whose samples are drawn together; see ``LocalSpec``."""
+        """The number of local steps whose samples are drawn together; see ``LocalSpec``."""
         return 1 if self.platform == "cpu" else _STEPS_PER_DRAW
 
     def compiler_options(self) -> dict[str, bool]:
         """Returns XLA's options for rounds and evaluations.
 
-        On a CPU it is the older of two code generators: it compiles in 0.5 to 0.8 of the time;
-        residual networks then train 1.2 times as fast, the other models as before. A deterministic
-        program of a GPU has no atomic additions, and its kernels are not chosen by trial.
+        On a CPU, the older of two code generators is used: it takes 0.5 to 0.8 times as long to
+        compile, and residual networks train 1.2 times as fast, while the speed of the other models
+        does not change. A deterministic program for a GPU has no atomic additions, and its kernels
+        are not selected by autotuning.
         """
         if self.platform == "cpu":
             return _accepted("xla_cpu_use_fusion_emitters", False)
@@ -87,14 +88,14 @@ class Target:
         return {}
 
     def precision(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which programs are traced."""
+        """Returns the context manager under which programs are traced."""
         if self.matmul_precision == "default":
             return contextlib.nullcontext()
         return jax.default_matmul_precision(self.matmul_precision)
 
 
 def traced_for_target(fn: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
-    """Traces a function in the precision of the target of its first argument, a ``RoundSpec``."""
+    """Traces a function with the precision of the target of its first argument, a ``RoundSpec``."""
 
     @functools.wraps(fn)
     def traced(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
@@ -106,7 +107,7 @@ def traced_for_target(fn: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
 
 
 def platform_of(mesh: Mesh) -> str:
-    """Returns the platform of the mesh's devices, as JAX names it when lowering."""
+    """Returns the platform of the mesh's devices, by the name that JAX uses for lowering."""
     device: Any = mesh.devices.flat[0]
     if device.platform != "gpu":
         return device.platform
@@ -116,7 +117,7 @@ def platform_of(mesh: Mesh) -> str:
 
 @functools.cache
 def _accepted(option: str, value: bool) -> dict[str, bool]:
-    """Returns the option if the XLA of this machine's CPU knows it."""
+    """Returns the option if XLA's CPU compiler on this machine accepts it."""
     try:
         jax.jit(lambda: 0, compiler_options={option: value}).lower().compile()
     except jax.errors.JaxRuntimeError:
