@@ -1,1 +1,1 @@
-"""From a configuration to a problem and its compiled programs."""
+"""Building a problem from a configuration, compiling its programs and running them."""

@@ -17,28 +17,28 @@ PyTree = Any
 
 
 class Arrays(NamedTuple):
-    """The dataset on the devices: the clients' data, and the sets that are evaluated."""
+    """The dataset on the devices: the clients' data, and the sets on which models are evaluated."""
 
     data: FederatedData
     tests: tuple[TestSet, ...]
 
 
 def device_arrays(problem: Problem) -> Arrays:
-    """Puts the data on the devices that the configuration wants there."""
+    """Puts the data on the devices, except for what the configuration keeps on the host."""
     data, tests = _host_arrays(problem)
     mesh = problem.phases[0].spec.mesh
     return Arrays(replicate(data, mesh), place(tests, mesh, P("clients")))
 
 
 def abstract_arrays(problem: Problem) -> Arrays:
-    """Returns shapes and shardings of ``device_arrays``, for programs that are only traced."""
+    """Returns the shapes and shardings of ``device_arrays``, for programs that are only traced."""
     data, tests = _host_arrays(problem)
     mesh = problem.phases[0].spec.mesh
     return Arrays(shapes_on(data, mesh, P()), shapes_on(tests, mesh, P("clients")))
 
 
 def shapes_on(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
-    """Returns the shapes of arrays with the sharding that they would have on a mesh."""
+    """Returns the shapes of arrays with their sharding on a mesh."""
     sharding = NamedSharding(mesh, spec)
     return jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
@@ -47,7 +47,7 @@ def shapes_on(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
 
 
 def _host_arrays(problem: Problem) -> Arrays:
-    """Returns what belongs on the devices as numpy arrays."""
+    """Returns the data that belongs on the devices as numpy arrays."""
     config, dataset = problem.config, problem.dataset
     mesh = problem.phases[0].spec.mesh
     size = config.eval_batch_size
@@ -66,7 +66,8 @@ def _host_arrays(problem: Problem) -> Arrays:
 def own_sets(problem: Problem, clients: np.ndarray) -> TestSet | None:
     """Returns the held-out samples of some clients ``[k]`` in batches ``[S, k, n, B, ...]``.
 
-    They are padded to the largest of the sets; None without ``client_holdout``.
+    The sets are padded to the size of the largest one. Without ``client_holdout``, the result is
+    None.
     """
     if not problem.holdouts or not len(clients):
         return None
@@ -85,6 +86,6 @@ def own_sets(problem: Problem, clients: np.ndarray) -> TestSet | None:
 
 
 def scored_sets(problem: Problem) -> tuple[str, ...]:
-    """Returns the parts of the dataset that are evaluated, in the order of ``Programs.scores``."""
+    """Returns the parts of the dataset on which models are scored, as in ``Programs.scores``."""
     validation = ("validation",) if problem.dataset.x_validation is not None else ()
     return ("test", *validation, *(("train",) if problem.config.eval_train_set else ()))

@@ -1,4 +1,4 @@
-"""What a caller may attach to a run."""
+"""Callbacks that a caller may attach to a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,13 +7,14 @@ Line = Mapping[str, Any]
 
 
 class Callback:
-    """Sees the metrics of a run as they appear, in process 0; subclasses override what they need.
+    """A base class for callbacks that receive the metrics of a run, in process 0.
 
-    ``fedjax_skew.simulation.columns.COLUMNS`` describes the columns of a line.
+    Subclasses override the hooks that they need. ``fedjax_skew.simulation.columns.COLUMNS``
+    describes the columns of a line.
     """
 
     def on_start(self, history: Sequence[Line]) -> None:
-        """Called before the first round with the lines of a run that is resumed, if any."""
+        """Called before the first round, with the earlier lines if the run is resumed."""
 
     def on_evaluation(self, line: Line) -> None:
         """Called after every evaluation."""
@@ -22,4 +23,4 @@ class Callback:
         """Called with the summary after the last round."""
 
     def close(self) -> None:
-        """Called last, also when the run is interrupted or fails; nothing if it never started."""
+        """Called last, also if the run is interrupted or fails, but not if it never started."""

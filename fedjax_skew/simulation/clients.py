@@ -1,4 +1,4 @@
-"""A table with one row per client: its data, how often it took part, and how well it is served."""
+"""A table with one row per client: its data, its participation and its accuracy."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,24 +9,24 @@ from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.metrics import skew
 from fedjax_skew.simulation.columns import accuracy_by_own_classes
 
-MOST_ROWS = 100_000  # Clients times seeds of a run that keeps a log.
+MOST_ROWS = 100_000  # Largest number of clients times seeds for which a log is kept.
 
 COLUMNS = {
     "seed": "random seed of the run",
-    "client": "number of the client",
-    "samples": "its training samples",
-    "classes": "classes that it has samples of",
+    "client": "index of the client",
+    "samples": "number of its training samples",
+    "classes": "number of classes of which it has samples",
     "skew": "total-variation distance of its label distribution to that of all clients",
-    "drawn": "rounds in which it received the model",
-    "answered": "rounds in which it sent an update",
+    "drawn": "number of rounds in which it received the model",
+    "answered": "number of rounds in which it sent an update",
     "update_norm": "norm of its last update",
     "global_accuracy": "test accuracy of the global model, classes weighted by the client's shares",
-    "own_accuracy": "the same of its own model, for num_personal_eval_clients of the clients",
+    "own_accuracy": "the same for its own model, for num_personal_eval_clients of the clients",
 }
 
 
 class ClientLog(NamedTuple):
-    """What is remembered of every client of every seed, numpy ``[S, K]``."""
+    """A record of every client of every seed, as numpy arrays ``[S, K]``."""
 
     drawn: np.ndarray
     answered: np.ndarray
@@ -44,12 +44,12 @@ class ClientLog(NamedTuple):
             return np.bincount(places[flags], minlength=self.drawn.size).reshape(shape)
 
         norm = self.update_norm.copy()
-        norm.reshape(-1)[places[sent]] = norms[sent]  # The last of several rounds stays.
+        norm.reshape(-1)[places[sent]] = norms[sent]  # The last of several rounds is kept.
         return ClientLog(self.drawn + count(there), self.answered + count(sent), norm)
 
 
 def empty_log(num_seeds: int, num_clients: int) -> ClientLog | None:
-    """Returns the log before the first round, or None for more than ``MOST_ROWS`` clients."""
+    """Returns the log before the first round, or None if it had more than ``MOST_ROWS`` rows."""
     shape = (num_seeds, num_clients)
     if num_seeds * num_clients > MOST_ROWS:
         return None
@@ -57,7 +57,7 @@ def empty_log(num_seeds: int, num_clients: int) -> ClientLog | None:
 
 
 def log_from(values: Mapping[str, Any]) -> ClientLog:
-    """Returns the log from plain lists, in which None stands for nan."""
+    """Converts plain lists, in which None stands for nan, to a log."""
     norm = np.array(values["update_norm"], np.float64)
     return ClientLog(np.array(values["drawn"]), np.array(values["answered"]), norm)
 
@@ -72,11 +72,12 @@ def client_table(
     """Returns the columns ``[S * K]`` of the table, seed by seed.
 
     Args:
-        seeds: of the run.
+        seeds: random seeds of the run.
         class_counts: ``[S, K, C]``.
-        log: what is remembered of the clients.
-        confusion: ``[S, C, C]`` of the global model.
-        own: some clients ``[k]`` and the confusion ``[S, k, C, C]`` of their own models, or None.
+        log: the log of the clients.
+        confusion: confusion matrices ``[S, C, C]`` of the global model.
+        own: some clients ``[k]`` and the confusion matrices ``[S, k, C, C]`` of their own models,
+            or None.
     """
     num_seeds, num_clients, _ = class_counts.shape
     own_accuracy = np.full((num_seeds, num_clients), np.nan)

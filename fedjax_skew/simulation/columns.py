@@ -1,4 +1,4 @@
-"""The columns of one line of metrics: ``metrics.jsonl`` and the history of a simulation."""
+"""The columns of a line of metrics, in ``metrics.jsonl`` and in the history of a simulation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from fedjax_skew.engine.reduction import RoundReport
 from fedjax_skew.metrics import classification, skew
 from fedjax_skew.metrics.over_clients import mean_known, worst_decile
 
-# "[S]" is one value per seed, in the order of the summary's "seeds".
+# "[S]" stands for one value per seed, in the order of "seeds" in the summary.
 COLUMNS = {
     "round": "rounds done when the line was written",
     "seconds": "wall time of training and evaluation so far, without compilation",
@@ -20,7 +20,7 @@ COLUMNS = {
     "per_class_accuracy": "[S][C] recall of each class (null without test samples)",
     "confusion": "[S][C][C] test samples by true class (rows) and predicted class",
     "head_accuracy": "[S] accuracy on the largest classes of the training set",
-    "middle_accuracy": "[S] accuracy on the classes between",
+    "middle_accuracy": "[S] accuracy on the classes in between",
     "tail_accuracy": "[S] accuracy on the smallest classes",
     "validation_accuracy": "[S] accuracy on the validation set, if dataset.validation",
     "train_accuracy": "[S] accuracy on the training pool, if eval_train_set",
@@ -31,8 +31,8 @@ COLUMNS = {
     "global_holdout_accuracy": "[S] mean over clients on their held-out samples, if client_holdout",
     "global_holdout_std": "[S] standard deviation over clients",
     "global_holdout_worst_decile": "[S] mean of the lowest tenth of the clients",
-    "personal_accuracy": "[S] mean test accuracy of the clients' own models, where there are some",
-    "personal_local_accuracy": "[S] the same, each client's classes weighted by its own shares",
+    "personal_accuracy": "[S] mean test accuracy of the clients' own models, if there are any",
+    "personal_local_accuracy": "[S] the same, with each client's classes weighted by its shares",
     "personal_local_std": "[S] standard deviation over clients",
     "personal_local_worst_decile": "[S] mean of the lowest tenth of the clients",
     "personal_holdout_accuracy": "[S] the same on their held-out samples, if client_holdout",
@@ -40,22 +40,22 @@ COLUMNS = {
     "personal_holdout_worst_decile": "[S] mean of the lowest tenth of the clients",
     "local_before_majority": "[S] accuracy before the local update on majority classes",
     "local_before_minority": "[S] ... minority classes",
-    "local_before_vacant": "[S] ... classes the client lacks",
+    "local_before_vacant": "[S] ... classes that the client lacks",
     "local_after_majority": "[S] accuracy after the local update on majority classes",
     "local_after_minority": "[S] ... minority classes",
-    "local_after_vacant": "[S] ... classes the client lacks",
+    "local_after_vacant": "[S] ... classes that the client lacks",
     "local_deviating": "[S] share of class pairs beyond FedLC's deviation bound",
     "train_loss": "[S] mean local objective in the last round",
     "update_norm": "[S] mean norm of the clients' updates in the last round",
     "mean_update_norm": "[S] norm of their mean",
-    "update_cosine": "[S] mean cosine of a client's update to the mean",
+    "update_cosine": "[S] mean cosine between a client's update and the mean",
     "nonfinite_clients": "[S] clients with non-finite results since the last line",
     "client_lr": "client learning rate of the last round",
-    "useful_steps": "local steps the clients needed since the last line, all seeds",
+    "useful_steps": "local steps that the clients needed since the last line, all seeds",
     "executed_steps": "local steps computed since the last line, all seeds",
     "samples": "training samples used since the last line, all seeds",
     "asked": "[S] clients that received the model since the last line",
-    "answered": "[S] clients of them that sent an update",
+    "answered": "[S] those of them that sent an update",
     "bytes_down": "[S] bytes that the server has sent to clients so far",
     "bytes_up": "[S] bytes that clients have sent to the server so far",
     "round_bytes_down": "[S] bytes that the server sent to clients in the last round",
@@ -64,7 +64,7 @@ COLUMNS = {
 
 
 def plain(value: Any) -> Any:
-    """Returns plain JSON types; nan and infinities become None."""
+    """Converts a value to plain JSON types; nan and infinities become None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -83,8 +83,8 @@ def round_columns(
 
     Args:
         report: reports ``[n, ...]`` of the newest rounds.
-        before: the same columns of the rounds before them, or nothing.
-        traffic: bytes of a client and round.
+        before: the same columns for the preceding rounds, or an empty mapping.
+        traffic: bytes per client and round.
         first_bytes: bytes that all clients together received before these rounds.
     """
     sums = {
@@ -112,11 +112,11 @@ def round_columns(
 
 
 def total_columns(pending: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the columns that count from the first round.
+    """Returns the columns that accumulate from the first round.
 
     Args:
         pending: the columns of the rounds since the last evaluation.
-        last: the line of the last evaluation, or nothing.
+        last: the line of the last evaluation, or an empty mapping.
     """
     return {
         name: np.asarray(pending[name]) + np.asarray(last.get(name, 0))
@@ -128,7 +128,7 @@ def megabytes(columns: Mapping[str, Any]) -> tuple[float, ...]:
     """Returns the megabytes (10^6 bytes) sent in both directions so far, by seed.
 
     Args:
-        columns: a line of metrics or a summary; nothing is returned for one without bytes.
+        columns: a line of metrics or a summary; the result is empty if it has no bytes.
     """
     down, up = columns.get("bytes_down") or (), columns.get("bytes_up") or ()
     return tuple((a + b) / 1e6 for a, b in zip(down, up, strict=True))
@@ -144,7 +144,7 @@ def class_groups(class_counts: np.ndarray, thresholds: tuple[float, float]) -> n
 
 
 def score_columns(confusion: np.ndarray, loss: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
-    """Columns of one evaluation.
+    """Returns the columns of one evaluation.
 
     Args:
         confusion: ``[S, C, C]``.
@@ -165,7 +165,7 @@ def score_columns(confusion: np.ndarray, loss: np.ndarray, groups: np.ndarray) -
 
 
 def personal_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[str, Any]:
-    """Columns of the clients' own models.
+    """Returns the columns of the clients' own models.
 
     Args:
         confusion: ``[S, k, C, C]``.
@@ -177,7 +177,7 @@ def personal_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[st
 
 
 def global_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[str, Any]:
-    """Columns of the global model from the clients' points of view.
+    """Returns the columns of the global model on the label distributions of clients.
 
     Args:
         confusion: ``[S, C, C]``.
@@ -187,16 +187,16 @@ def global_columns(confusion: np.ndarray, class_counts: np.ndarray) -> dict[str,
 
 
 def holdout_columns(name: str, confusion: np.ndarray) -> dict[str, Any]:
-    """Columns of models on the clients' own samples: confusion ``[S, k, C, C]``."""
+    """Returns the columns of confusion matrices ``[S, k, C, C]`` on the clients' own samples."""
     total = confusion.sum((-2, -1))
     right = np.trace(confusion, axis1=-2, axis2=-1)
     return over_clients(name, np.where(total > 0, right / np.maximum(total, 1), np.nan))
 
 
 def over_clients(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
-    """Mean, standard deviation and worst decile of accuracies ``[S, k]``, without nan.
+    """Returns mean, standard deviation and worst decile of accuracies ``[S, k]``, ignoring nan.
 
-    The worst decile is the mean over the lowest tenth of the clients, at least one.
+    The worst decile is the mean over the lowest tenth of the clients, or at least one of them.
     """
     mean = mean_known(values)
     return {
@@ -207,10 +207,10 @@ def over_clients(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def accuracy_by_own_classes(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:
-    """Accuracy ``[S, k]`` on test samples drawn by the clients' label distributions.
+    """Returns the accuracy ``[S, k]`` on test data with the clients' label distributions.
 
-    It is exact: the recall of each class, weighted by the client's share of it. Classes without
-    test samples are left out.
+    It is computed exactly, as the mean recall of the classes weighted by the client's shares.
+    Classes without test samples are excluded.
     """
     recall = np.asarray(classification.per_class_accuracy(confusion))
     counts = np.where(np.isnan(recall), 0, class_counts)
@@ -222,12 +222,12 @@ def accuracy_by_own_classes(confusion: np.ndarray, class_counts: np.ndarray) -> 
 def local_columns(
     before: np.ndarray, after: np.ndarray, deviating: np.ndarray, class_counts: np.ndarray
 ) -> dict[str, Any]:
-    """Columns of local models around their update.
+    """Returns the columns of local models before and after their update.
 
     Args:
-        before: confusion ``[S, k, C, C]`` of the models the clients start from.
-        after: confusion ``[S, k, C, C]`` of the models they end with.
-        deviating: ``[S, k]``.
+        before: confusion ``[S, k, C, C]`` of the models before local training.
+        after: confusion ``[S, k, C, C]`` of the models after local training.
+        deviating: ``[S, k]``, as in ``LocalScores``.
         class_counts: ``[S, k, C]`` of the same clients.
     """
     roles = np.asarray(skew.class_roles(class_counts))

@@ -1,4 +1,4 @@
-"""What a run really is, in the words of a configuration, whatever was given in its place."""
+"""The description of a run as a configuration, including objects that replace its fields."""
 
 import dataclasses
 import functools
@@ -13,11 +13,11 @@ from fedjax_skew.methods import Method
 from fedjax_skew.simulation.columns import plain
 from fedjax_skew.simulation.problem import Problem
 
-GIVEN = "given"  # Stands for objects that have no name.
+GIVEN = "given"  # The description of an object that has no name.
 
 
 def describe(problem: Problem) -> dict[str, Any]:
-    """Returns every field of the configuration with the names of given objects in their place."""
+    """Returns all fields of the configuration, with the names of the objects that replace them."""
     values, given = problem.config.to_dict(), problem.given
     if given.method is not None:
         values["method"] = given.method.name
@@ -36,9 +36,9 @@ def describe(problem: Problem) -> dict[str, Any]:
 
 
 def method_hparams(method: Method) -> dict[str, dict[str, Any]]:
-    """Returns the hyper-parameters of a method object, by the name of the method they belong to.
+    """Returns the hyper-parameters of a method object, by the name of the method.
 
-    They are the plain values that its functions close over.
+    These are the plain values in the closures of its functions.
     """
     found: dict[str, dict[str, Any]] = {}
     seen: set[int] = set()
@@ -89,5 +89,5 @@ def module_name(module: nn.Module) -> str:
 
 
 def _short(value: Any) -> str:
-    """Returns a value in a few characters; functions and types by their name."""
+    """Returns a short text for a value; for functions and types, it is their name."""
     return getattr(value, "__name__", None) or repr(value)[:40]

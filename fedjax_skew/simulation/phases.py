@@ -1,4 +1,4 @@
-"""The phases of a problem: model, optimiser, schedule and the specification of their rounds."""
+"""The phases of a problem: their models, optimisers, schedules and round specifications."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ from fedjax_skew.models.functional import Model, from_module, normalizer
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A stretch of rounds with one method and one model; ``last`` is exclusive."""
+    """The rounds ``first`` to ``last - 1``, which share one method and one model."""
 
     method: Method
     model: Model
@@ -45,7 +45,7 @@ def make_phases(
     sample: jax.ShapeDtypeStruct,
     optimizer: optax.GradientTransformation | None = None,
 ) -> tuple[Phase, ...]:
-    """Returns the phases of a method in order; almost all methods have one.
+    """Returns the phases of a method in order; almost all methods have only one.
 
     Args:
         config: the configuration.
@@ -53,9 +53,9 @@ def make_phases(
         method: the method of the first phase.
         model: the model of the first phase.
         mesh: devices.
-        target: the kind of device that programs are made for.
-        sample: shape and type of one training sample.
-        optimizer: used for local steps in place of the configured SGD.
+        target: the kind of device for which programs are compiled.
+        sample: shape and dtype of one training sample.
+        optimizer: replaces the configured SGD for local steps.
     """
     phases, first = [], 0
     while True:
@@ -88,7 +88,7 @@ def make_model(
     target: Target,
     module: nn.Module | None = None,
 ) -> Model:
-    """Returns the configured model with what the method needs of it, or the given module."""
+    """Returns the configured model, or the given module, adapted to the needs of the method."""
     dtype = jnp.dtype(config.compute_dtype)
     name = f"model={config.model!r}"
     if module is None:
@@ -132,12 +132,12 @@ def make_optimizer(
     method: Method,
     given: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformation:
-    """Returns the direction of a local step, which the engine multiplies by ``-client_lr``.
+    """Returns the transformation of a local step, which the engine multiplies by ``-client_lr``.
 
-    The configured one is SGD: clipping, weight decay and momentum; a method may bring a
-    transformation in place of momentum. A given one is a complete optimiser such as
-    ``optax.adam(1e-3)`` with a learning rate of its own. It is divided by the first client learning
-    rate, so that only the schedule over rounds is left of ``client_lr``.
+    By default, it is the configured SGD, which applies clipping, weight decay and momentum; a
+    method may replace momentum by another transformation. If ``given``, it is a complete optimiser
+    such as ``optax.adam(1e-3)`` with its own learning rate. Its updates are divided by the first
+    client learning rate, so that ``client_lr`` only affects the schedule over rounds.
     """
     if given is not None:
         return optax.chain(given, optax.scale(-1.0 / config.client_lr))
@@ -154,11 +154,11 @@ def make_optimizer(
 
 
 def check_optimizer(config: ml_collections.ConfigDict, method: Method) -> None:
-    """Raises if a field or the method asks for something that a given optimiser leaves out."""
+    """Raises if a field or the method has settings that a given optimiser would ignore."""
     if method.optimizer is not None:
         raise ValueError(
-            f"method={method.name!r} brings its own client optimiser, which a given one would "
-            "replace; give one of the two."
+            f"method={method.name!r} has its own client optimiser, which a given one would "
+            "replace; use one of the two."
         )
     for field in ("momentum", "weight_decay", "clip_norm"):
         if config[field]:
@@ -192,7 +192,7 @@ def _local_spec(
 
 
 def _step_flops(model: Model, sample: jax.ShapeDtypeStruct, batch_size: int) -> float:
-    """Returns the operations of one gradient: about three times those of the forward pass."""
+    """Estimates the operations of one gradient as three times those of the forward pass."""
     x = jax.ShapeDtypeStruct((batch_size, *sample.shape), sample.dtype)
     key = jax.eval_shape(lambda: jax.random.key(0))
     params, stats = jax.eval_shape(model.init, key, x)
@@ -201,7 +201,7 @@ def _step_flops(model: Model, sample: jax.ShapeDtypeStruct, batch_size: int) -> 
 
 
 def _check_fit(name: str, augmentation: str, dataset: Dataset, model: Model) -> None:
-    """Raises if model or augmentation cannot take the samples; nothing is compiled for it."""
+    """Raises if the model or the augmentation does not fit the samples, without compilation."""
     sample = jax.ShapeDtypeStruct((1, *dataset.x_train.shape[1:]), dataset.x_train.dtype)
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
@@ -211,15 +211,15 @@ def _check_fit(name: str, augmentation: str, dataset: Dataset, model: Model) -> 
     except (ValueError, TypeError, ZeroDivisionError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         if isinstance(error, ZeroDivisionError):  # An initialiser divides by its number of inputs.
-            reason = "no pixel of them is left for the last layer"
+            reason = "no pixels remain for the last layer"
         raise ValueError(
-            f"{name} with augment={augmentation!r} cannot take {dataset.name}'s samples of shape "
-            f"{sample.shape[1:]}: {reason}."
+            f"{name} with augment={augmentation!r} is incompatible with {dataset.name}'s samples "
+            f"of shape {sample.shape[1:]}: {reason}."
         ) from error
     expected = (1, dataset.num_classes)
     if outputs.logits.shape != expected or "kernel" not in params.get("head", {}):
         raise ValueError(
-            f"{name} gives logits of shape {outputs.logits.shape} with the layers "
+            f"{name} returns logits of shape {outputs.logits.shape} and has the layers "
             f"{sorted(params)}; it must return (logits, features), with logits of shape {expected} "
             "for one sample, from a last dense layer named 'head'."
         )

@@ -1,4 +1,4 @@
-"""From a configuration to arrays and pure functions."""
+"""Building a problem, which consists of arrays and pure functions, from a configuration."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ PyTree = Any
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """The objects that a caller gave in place of what the configuration names, or None."""
+    """The objects by which a caller replaced fields of the configuration, or None."""
 
     dataset: Dataset | None = None
     partition: Partition | Sequence[Partition] | None = None
@@ -44,10 +44,10 @@ class Given:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A checked configuration, its data on the host, and its phases.
+    """A validated configuration, its data on the host, and its phases.
 
-    ``holdouts`` holds, for every seed, the samples that clients do not train on; empty without
-    ``client_holdout``.
+    ``holdouts`` contains, for every seed, the samples that clients hold out from training; it is
+    empty without ``client_holdout``.
     """
 
     config: ml_collections.ConfigDict
@@ -82,25 +82,20 @@ def build(
     devices: Sequence[Any] | None = None,
     target: str | None = None,
 ) -> Problem:
-    """Checks the configuration, loads and divides the data, and makes the pure functions.
+    """Validates the configuration, loads and partitions the data, and builds the pure functions.
 
     Args:
-        config: see ``fedjax_skew.config.default_config``.
-        dataset: used in place of ``config.dataset``.
-        partition: used in place of ``config.partition``: one for all seeds, or one per seed.
-        method: used in place of ``config.method``, for one that is not registered.
-        module: used in place of ``config.model``: a flax module whose call ``(x, *, train, where)``
-            returns ``(logits, features)`` and whose last layer is named ``head``.
-        optimizer: used for local steps in place of the configured SGD: a complete optimiser such as
-            ``optax.adam(1e-3)``. Its updates are multiplied by ``client_lr`` of the round divided
-            by that of the first round, so ``lr_schedule`` still applies; methods that read the
-            learning rate see ``client_lr``. ``keep_momentum`` keeps its state between rounds.
-        params: initial parameters in place of random ones, or flax variables with ``params`` and
-            ``batch_stats``; the same for all seeds, or with a leading axis of seeds.
-        devices: used in place of ``jax.devices()``: some of them, or those of a topology that
-            programs are only compiled for.
-        target: the platform that programs are made for, ``"cpu"``, ``"cuda"``, ``"rocm"`` or
-            ``"tpu"``, in place of that of the devices. Such programs can be lowered anywhere.
+        config: the configuration; see ``fedjax_skew.config.default_config``.
+        dataset: see ``fedjax_skew.simulate``, as for the following five arguments.
+        partition: one partition for all seeds, or one per seed.
+        method: a method that is not registered.
+        module: a flax module that replaces the configured model.
+        optimizer: a complete optimiser that replaces the configured SGD for local steps.
+        params: initial parameters or flax variables that replace random ones.
+        devices: replaces ``jax.devices()``: a subset of them, or the devices of a topology for
+            which programs are only compiled.
+        target: the platform for which programs are compiled, ``"cpu"``, ``"cuda"``, ``"rocm"`` or
+            ``"tpu"``; that of the devices by default. Programs can be lowered for any platform.
     """
     given = Given(dataset, partition, method, module, optimizer, params)
     method = check(config, method)
@@ -152,7 +147,7 @@ def build(
 
 
 def load_dataset(config: ml_collections.ConfigDict, name: str = "") -> Dataset:
-    """Loads the dataset that a configuration names (or ``name`` in its place)."""
+    """Loads the configured dataset, or the one called ``name`` if given."""
     name = name or config.dataset.name
     options = {
         option: config.dataset[option]
@@ -186,7 +181,7 @@ def divide(config: ml_collections.ConfigDict, dataset: Dataset, seed: int) -> Pa
 def _given_partitions(
     given: Given, config: ml_collections.ConfigDict, dataset: Dataset
 ) -> tuple[Partition, ...]:
-    """Returns the given partitions, one per seed, or nothing if none was given."""
+    """Returns the given partitions, one per seed, or an empty tuple if none was given."""
     if given.partition is None:
         return ()
     found = (
@@ -196,28 +191,28 @@ def _given_partitions(
     )
     if len(found) != config.num_seeds:
         raise ValueError(
-            f"partition holds {len(found)} partitions for num_seeds={config.num_seeds}; give one "
-            "partition per seed, or a single one for all."
+            f"partition contains {len(found)} partitions for num_seeds={config.num_seeds}; give "
+            "one partition per seed, or a single one for all seeds."
         )
     for part in dict.fromkeys(found):
         part.check(dataset.y_train, dataset.num_classes)
     shapes = {(len(p.offsets), len(p.labelled), len(p.unlabelled)) for p in found}
     if len(shapes) > 1:
         raise ValueError(
-            "partition holds partitions with different numbers of clients or of the server's "
+            "partition contains partitions with different numbers of clients or of server "
             "samples; they must be equal for all seeds."
         )
     for kind in ("labelled", "unlabelled"):
         if config.server_data[kind] and not len(getattr(found[0], kind)):
             raise ValueError(
-                f"server_data.{kind}={config.server_data[kind]} asks for server samples, but "
-                "the given partition has none; it must be 0, or the partition must hold them."
+                f"server_data.{kind}={config.server_data[kind]} requires server samples, but the "
+                "given partition has none; set it to 0, or give a partition that has them."
             )
     return found
 
 
 def _check_size_of_round(config, partitions: tuple[Partition, ...]) -> None:
-    """Raises if the samples that a round goes through cannot be counted in int32."""
+    """Raises if the number of samples that a round uses does not fit in int32."""
     samples = max(len(p.order) for p in partitions)
     clients = partitions[0].class_counts.shape[0]
     field, size = "local_epochs", samples
@@ -225,8 +220,8 @@ def _check_size_of_round(config, partitions: tuple[Partition, ...]) -> None:
         field, size = "local_steps", clients * config.batch_size
     if config[field] * size >= 2**31:
         raise ValueError(
-            f"{field}={config[field]} is too much work for one round of {clients} clients; it must "
-            f"be at most {(2**31 - 1) // size}, so that its samples can be counted."
+            f"{field}={config[field]} is too large for one round of {clients} clients; it must be "
+            f"at most {(2**31 - 1) // size}, so that the samples of a round can be counted."
         )
 
 

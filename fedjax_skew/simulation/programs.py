@@ -1,4 +1,4 @@
-"""The compiled functions of one phase, wherever its samples and its client state are."""
+"""The compiled functions of one phase, for samples and client state on the devices or the host."""
 
 import concurrent.futures
 import functools
@@ -38,15 +38,15 @@ class Programs(NamedTuple):
     """Compiled functions of a state.
 
     Attributes:
-        rounds: ``(state, until) -> (state, reports)``; the state that goes in is used up.
+        rounds: ``(state, until) -> (state, reports)``; the buffers of the input state are donated.
         model: ``(state, final) -> models [S, ...]`` that the method evaluates.
-        scores: ``models -> Scores`` of each of ``scored_sets``.
-        holdout: ``models -> Scores`` on the held-out samples of these clients, or None.
-        clients: scores of the personal models of the clients
+        scores: ``models -> Scores``, one for each of ``scored_sets``.
+        holdout: ``models -> Scores`` on the held-out samples of the clients
             ``some_clients(problem, "num_personal_eval_clients")``, or None.
+        clients: scores of the personal models of the same clients, or None.
         local: scores of the clients ``some_clients(problem, "num_local_eval_clients")`` before and
             after a local update, or None.
-        traffic: bytes between the server and a client in a round.
+        traffic: bytes between the server and one client per round.
     """
 
     rounds: Callable[[State, int], tuple[State, RoundReport]]
@@ -59,16 +59,16 @@ class Programs(NamedTuple):
 
 
 def some_clients(problem: Problem, field: str) -> np.ndarray:
-    """Returns as many clients ``[k]`` as the field says, spread evenly over all of them."""
+    """Returns evenly spaced client indices ``[k]``, where ``field`` holds their number."""
     return np.asarray(spread_clients(problem.info.num_clients, problem.config[field]))
 
 
 def compile_phase(
     problem: Problem, phase: Phase, state: State, arrays: Arrays, waiter: Waiter = BLOCK
 ) -> Programs:
-    """Compiles rounds and evaluation for states like ``state``."""
+    """Compiles rounds and evaluation for states with the shapes of ``state``."""
     config = problem.config
-    # Bytes are counted by tracing, for which there is time while XLA compiles.
+    # Bytes are counted by tracing, which can run while XLA compiles.
     thread = concurrent.futures.ThreadPoolExecutor(1)
     last = phase is problem.phases[-1]
     sent = thread.submit(traffic, phase.spec, state, problem.data, last=last)
@@ -93,7 +93,7 @@ def compile_phase(
 def compile_rounds(
     problem: Problem, phase: Phase, state: State, arrays: Arrays, waiter: Waiter = BLOCK
 ) -> Callable[[State, int], tuple[State, RoundReport]]:
-    """Compiles ``Programs.rounds`` alone."""
+    """Compiles only ``Programs.rounds``."""
     data = arrays.data
     if data.x is None or host.on_host(state):
         source = problem.data if data.x is None else None
@@ -121,13 +121,13 @@ def _compile_evaluation(
         if make is None:
             return state.params, state.stats
         args = state._replace(clients=None), arrays.data, np.bool_(final)
-        return waiter.rounds(make(phase.spec, *args))  # A checkpoint needs it too.
+        return waiter.rounds(make(phase.spec, *args))  # Also needed for a checkpoint.
 
     return model, lambda models: waiter.evaluation(score(phase.spec, models, arrays.tests))
 
 
 def _score_holdout(phase: Phase, own: TestSet, waiter: Waiter) -> Callable[[PyTree], Scores]:
-    """Makes ``Programs.holdout``, which is compiled when it is first called."""
+    """Returns ``Programs.holdout``, which is compiled when it is first called."""
     score = jax.jit(
         functools.partial(score_holdout, phase.spec),
         out_shardings=NamedSharding(phase.spec.mesh, P()),
@@ -146,7 +146,7 @@ def _about_clients(
     who: np.ndarray,
     waiter: Waiter,
 ) -> Callable[[State], Any]:
-    """Compiles ``state -> fn(...)`` about the clients ``who [k]`` on the set or sets ``test``."""
+    """Compiles ``state -> fn(...)`` for the clients ``who [k]`` and the set or sets ``test``."""
     spec = phase.spec
     cohort = np.tile(who, (len(problem.seeds), 1))
     samples = None

@@ -8,7 +8,7 @@ from fedjax_skew.errors import import_extra
 
 
 class Progress:
-    """A bar over rounds, or only its messages if ``shown`` is False."""
+    """A progress bar over rounds; if ``shown`` is False, only messages are printed."""
 
     def __init__(self, name: str, rounds: int, first: int, *, shown: bool):
         self._bar: Any = None
@@ -19,7 +19,7 @@ class Progress:
                 desc=name,
                 unit="round",
                 dynamic_ncols=True,
-                leave=None,  # Below another bar, a finished one makes room.
+                leave=None,  # A finished bar is removed if it is nested in another one.
             )
 
     def __enter__(self) -> "Progress":
@@ -30,12 +30,12 @@ class Progress:
             self._bar.close()
 
     def advance(self, rounds: int) -> None:
-        """Moves the bar."""
+        """Advances the bar by a number of rounds."""
         if self._bar is not None:
             self._bar.update(rounds)
 
     def status(self, text: str) -> None:
-        """Shows a few words behind the bar."""
+        """Shows a short text after the bar."""
         if self._bar is not None:
             self._bar.set_postfix_str(text)
 

@@ -1,4 +1,4 @@
-"""A simulation as pure functions, for callers that jit, scan and vmap by themselves.
+"""A simulation as pure functions, for callers that apply jit, scan and vmap themselves.
 
     simulation = make_simulation(config, dataset=dataset)
     state = simulation.init()
@@ -9,8 +9,8 @@
     state, reports = jax.lax.scan(step, state, length=10)
     scores = simulation.evaluate(state, simulation.arrays)
 
-Every function is pure and has an axis of seeds already: ``num_seeds`` of the configuration. States
-of other random seeds come from ``init`` with other keys, also under ``vmap``::
+Every function is pure and has a leading axis of seeds, whose size is ``num_seeds`` of the
+configuration. To simulate other random seeds, pass other keys to ``init``, also under ``vmap``::
 
     keys = engine.keys.seed_keys(jnp.arange(20)).reshape(20, 1, 2)
     states = jax.vmap(simulation.init)(keys)
@@ -35,11 +35,11 @@ from fedjax_skew.simulation.arrays import Arrays, device_arrays
 class Simulation:
     """Pure functions of a problem.
 
-    ``phase`` counts the phases of a method from 0; only a few methods have more than one.
+    ``phase`` is the index of a phase of the method, from 0; only a few methods have more than one.
 
     Attributes:
-        problem: what is simulated.
-        arrays: the dataset on the devices, which ``round`` and ``evaluate`` take.
+        problem: the simulated problem.
+        arrays: the dataset on the devices, an argument of ``round`` and ``evaluate``.
     """
 
     problem: problems.Problem
@@ -49,8 +49,8 @@ class Simulation:
         """Returns the state before the first round.
 
         Args:
-            keys: raw PRNG keys ``[S, 2]``; default those of the configured seeds. The partition is
-                that of the configured seeds in any case.
+            keys: raw PRNG keys ``[S, 2]``; those of the configured seeds by default. They do not
+                affect the partition, which is always that of the configured seeds.
         """
         return states.initial_state(self.problem, keys)
 
@@ -66,14 +66,14 @@ class Simulation:
         Args:
             state: the state to evaluate.
             arrays: the dataset.
-            final: whether training has ended, which some methods wait for.
-            phase: the phase that the state belongs to.
+            final: whether training has ended; some methods evaluate a different model then.
+            phase: the phase of the state.
         """
         spec = self.problem.phases[phase].spec
         return evaluate(spec, state, arrays.data, arrays.tests, jnp.asarray(final))[0]
 
     def next_phase(self, state: State, *, phase: int = 0) -> State:
-        """Returns the state that the phase after ``phase`` starts with (on the host)."""
+        """Returns the initial state of the phase after ``phase``; it is computed on the host."""
         return states.start_next_phase(self.problem, self.problem.phases[phase], state)
 
 
@@ -81,13 +81,13 @@ def make_simulation(config: Any, **given: Any) -> Simulation:
     """Builds a simulation.
 
     Args:
-        config: see ``fedjax_skew.default_config``.
-        **given: ``dataset``, ``partition``, ``method``, ``module``, ``optimizer`` and ``params`` in
-            place of what the configuration names; see ``fedjax_skew.simulate``.
+        config: the configuration; see ``fedjax_skew.default_config``.
+        **given: ``dataset``, ``partition``, ``method``, ``module``, ``optimizer`` and ``params``
+            that replace fields of the configuration; see ``fedjax_skew.simulate``.
 
     Raises:
-        ValueError: if the configuration or the data cannot be used, or if they ask for arrays on
-            the host, which no pure function can reach.
+        ValueError: if the configuration or the data is invalid, or if the configuration keeps
+            arrays on the host, where pure functions cannot access them.
     """
     for field, value in (
         ("dataset.placement", config.dataset.placement),
@@ -95,8 +95,8 @@ def make_simulation(config: Any, **given: Any) -> Simulation:
     ):
         if value != "device":
             raise ValueError(
-                f"{field}={value!r} keeps arrays on the host, which pure functions cannot reach; "
-                "it must be 'device'."
+                f"{field}={value!r} keeps arrays on the host, where pure functions cannot access "
+                "them; it must be 'device'."
             )
     problem = problems.build(config, **given)
     return Simulation(problem, device_arrays(problem))

@@ -1,4 +1,4 @@
-"""``simulate``: a whole simulation as one call, without files."""
+"""``simulate``: a whole simulation in one call, without files."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -32,28 +32,32 @@ def simulate(
     progress: bool = False,
     callbacks: Iterable[Callback] = (),
 ) -> Result:
-    """Simulates federated training and returns the model and its history; nothing is written.
+    """Simulates federated training and returns the model and its history, without writing files.
 
     Args:
-        config: what to run; see ``fedjax_skew.default_config``.
-        dataset: used in place of ``config.dataset``; see ``Dataset.from_arrays``.
-        partition: used in place of ``config.partition``: one for all seeds, or one per seed; see
+        config: the configuration; see ``fedjax_skew.default_config``.
+        dataset: replaces ``config.dataset``; see ``Dataset.from_arrays``.
+        partition: replaces ``config.partition``: one partition for all seeds, or one per seed; see
             ``Partition.from_indices`` and ``Partition.from_client_ids``.
-        method: used in place of ``config.method``, for one that is not registered.
-        module: used in place of ``config.model``: a flax module whose call ``(x, *, train, where)``
-            returns ``(logits, features)`` and whose last layer is a dense one named ``head``; or an
-            NNX module as ``flax.nnx.bridge.to_linen(Class, ...)``.
-        optimizer: used for local steps in place of the configured SGD: a complete optimiser such as
-            ``optax.adam(1e-3)``. Its updates are multiplied by ``client_lr`` of the round divided
-            by that of the first round, so ``lr_schedule`` still applies; methods that read the
-            learning rate see ``client_lr``. ``keep_momentum`` keeps its state between rounds.
-        params: initial parameters in place of random ones, or flax variables with ``params`` and
-            ``batch_stats``; the same for all seeds, or with a leading axis of seeds.
-        progress: show a progress bar.
-        callbacks: called after every evaluation and at the end.
+        method: replaces ``config.method``, for a method that is not registered.
+        module: replaces ``config.model``: a flax module whose call ``(x, *, train, where)``
+            returns ``(logits, features)`` and whose last layer is a dense layer named ``head``; or
+            an NNX module wrapped by ``flax.nnx.bridge.to_linen(Class, ...)``.
+        optimizer: replaces the configured SGD for local steps: a complete optimiser such as
+            ``optax.adam(1e-3)``. Its updates are multiplied by the ratio of the round's
+            ``client_lr`` to that of the first round, so that ``lr_schedule`` still applies; methods
+            that read the learning rate see ``client_lr``. ``keep_momentum`` keeps its state between
+            rounds.
+        params: initial parameters that replace random ones, or flax variables with ``params`` and
+            ``batch_stats``; shared by all seeds, or with a leading axis of seeds.
+        progress: whether to show a progress bar.
+        callbacks: callbacks that are called after every evaluation and at the end.
+
+    Returns:
+        The trained model with its history, summary and table of clients.
 
     Raises:
-        ValueError: if the configuration or what was given in its place cannot be used.
+        ValueError: if the configuration or an object that replaces one of its fields is invalid.
         Diverged: if a result is not finite and ``on_nonfinite="stop"``.
 
     Example:

@@ -1,4 +1,4 @@
-"""States of a problem: before the first round, and at the start of a later phase."""
+"""States of a problem before the first round and at the start of a later phase."""
 
 import hashlib
 import math
@@ -22,11 +22,11 @@ PyTree = Any
 
 
 def initial_state(problem: Problem, keys: jax.Array | None = None) -> State:
-    """Returns the state before the first round; seeds differ in everything that is random.
+    """Returns the state before the first round, with independent random values for each seed.
 
     Args:
-        problem: what is simulated.
-        keys: raw PRNG keys ``[S, 2]`` in place of those of the configured seeds.
+        problem: the problem.
+        keys: raw PRNG keys ``[S, 2]`` that replace those of the configured seeds.
     """
     phase = problem.phases[0]
     keys = problem.keys if keys is None else keys
@@ -42,7 +42,7 @@ def initial_state(problem: Problem, keys: jax.Array | None = None) -> State:
 
 
 def abstract_state(problem: Problem) -> State:
-    """Returns shapes and shardings of ``initial_state``, for programs that are only traced."""
+    """Returns the shapes and shardings of ``initial_state``, for programs that are only traced."""
     shapes = jax.eval_shape(lambda: initial_state(problem))
     shardings = state_shardings(problem.phases[0].spec.mesh)
 
@@ -57,7 +57,7 @@ def abstract_state(problem: Problem) -> State:
 def phase_state(
     problem: Problem, phase: Phase, params: PyTree, stats: PyTree, keys: jax.Array | None = None
 ) -> State:
-    """Returns the state of a phase that starts from given models ``[S, ...]``, on its devices."""
+    """Returns the initial state of a phase for given models ``[S, ...]``, on its devices."""
     keys = problem.keys if keys is None else keys
     method, mesh = phase.method, phase.spec.mesh
     server = client_state = None
@@ -80,7 +80,7 @@ def phase_state(
 
 
 def start_next_phase(problem: Problem, ended: Phase, state: State) -> State:
-    """Carries a state over the border between two phases (on the host)."""
+    """Returns the initial state of the next phase, which is computed on the host."""
     phase = problem.phases[problem.phases.index(ended) + 1]
     assert ended.method.next_phase is not None
     params, stats, server, keys = fetch((state.params, state.stats, state.server, state.keys))
@@ -95,7 +95,7 @@ def start_next_phase(problem: Problem, ended: Phase, state: State) -> State:
 
 
 def bytes_per_client(clients: PyTree) -> int:
-    """Returns what one client keeps between rounds, from its state ``[S, K, ...]``."""
+    """Returns the bytes that one client keeps between rounds, from the state ``[S, K, ...]``."""
     leaves = jax.tree.leaves(clients)
     return sum(math.prod(leaf.shape[2:]) * leaf.dtype.itemsize for leaf in leaves)
 
@@ -112,7 +112,7 @@ def fingerprint(tree: PyTree) -> str:
 def _init_contexts(
     problem: Problem, phase: Phase, params: PyTree, stats: PyTree, keys: jax.Array
 ) -> list[InitContext]:
-    """Returns what a method's ``init`` sees, one context per seed."""
+    """Returns the contexts of a method's ``init``, one per seed."""
     method_keys = stream_keys(keys, Stream.METHOD, phase.first)
     return [
         InitContext(
@@ -128,7 +128,7 @@ def _init_contexts(
 
 
 def _given_params(given: PyTree, params: PyTree, stats: PyTree) -> tuple[PyTree, PyTree]:
-    """Returns given parameters (or flax variables) with an axis of seeds."""
+    """Returns given parameters, or those of flax variables, with an axis of seeds."""
     if isinstance(given, dict) and "params" in given and "params" not in params:
         stats = _seeds_axis("batch_stats", given["batch_stats"], stats) if stats else stats
         given = given["params"]
@@ -136,7 +136,7 @@ def _given_params(given: PyTree, params: PyTree, stats: PyTree) -> tuple[PyTree,
 
 
 def _seeds_axis(name: str, given: PyTree, like: PyTree) -> PyTree:
-    """Broadcasts over the seeds unless the axis is there, and checks the shapes."""
+    """Checks the shapes, and broadcasts over the seeds unless the axis is present."""
     found, expected = (str(jax.tree.structure(tree)) for tree in (given, like))
     if found != expected:
         raise ValueError(f"{name} has the structure {found}, but the model's is {expected}.")
@@ -149,7 +149,7 @@ def _seeds_axis(name: str, given: PyTree, like: PyTree) -> PyTree:
                 f"{name}.{where} has the shape {leaf.shape}, but the model needs "
                 f"{expected.shape[1:]}, or {expected.shape} with one entry per seed."
             )
-        # A copy, because rounds use their input up.
+        # A copy, because rounds donate their input buffers.
         return jnp.array(np.broadcast_to(leaf, expected.shape), expected.dtype)
 
     return jax.tree_util.tree_map_with_path(fit, given, like)

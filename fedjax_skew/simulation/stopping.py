@@ -1,4 +1,4 @@
-"""Stopping a run: signals, what they wait for, and how many rounds one call may take."""
+"""Stopping a run: the handling of signals, and the number of rounds per compiled call."""
 
 import concurrent.futures
 import signal
@@ -11,45 +11,45 @@ import jax
 
 from fedjax_skew.simulation.waiting import Waiter
 
-CALL_SECONDS = 2.0  # A call of several rounds should not take longer.
-PATIENCE_SECONDS = 5.0  # A signal waits no longer for the end of a round.
+CALL_SECONDS = 2.0  # Target duration of a call with several rounds.
+PATIENCE_SECONDS = 5.0  # Longest time after a signal before the current round is abandoned.
 
 PyTree = Any
 
 
 class Diverged(RuntimeError):
-    """A loss or parameter is not finite and the configuration says to stop."""
+    """A loss or parameter is not finite, and the configuration requests to stop."""
 
 
 class Interrupted(RuntimeError):
-    """The run was asked to stop; the message says what is saved."""
+    """The run was stopped by a signal; the message states what is saved."""
 
 
 class Abandoned(Exception):
-    """A signal came while something ran that can be repeated on resume."""
+    """A signal interrupted work that a resumed run can repeat."""
 
 
 def rounds_per_call(micros: int) -> int:
-    """Returns how many rounds of ``micros`` microseconds one call may take; one if unknown (0)."""
+    """Returns the number of rounds per call if one takes ``micros`` microseconds (0: unknown)."""
     return max(1, int(1e6 * CALL_SECONDS / micros)) if micros else 1
 
 
 def microseconds_per_round(rounds: int, seconds: float) -> int:
-    """Returns the measured time of a round, at least one microsecond."""
+    """Returns the mean time of a round in microseconds, at least 1."""
     return min(max(1, int(1e6 * seconds / max(rounds, 1))), 2**31 - 1)
 
 
 class StopSignals(Waiter):
-    """Handles SIGTERM and Ctrl-C while it is entered, and waits so that they are answered.
+    """A context manager that handles SIGTERM and Ctrl-C, and waits for programs by polling.
 
-    The first signal asks the run to stop. A compilation or an evaluation is abandoned at once, and
-    a round that takes more than ``PATIENCE_SECONDS`` longer is abandoned as well: a resumed run
-    repeats it from the newest checkpoint. Nothing is abandoned that other processes take part in.
-    A second signal raises ``KeyboardInterrupt`` at once.
+    The first signal requests the run to stop. A compilation or an evaluation is abandoned
+    immediately, and a round is abandoned if it takes more than another ``PATIENCE_SECONDS``; a
+    resumed run repeats it from the newest checkpoint. In a run with several processes, nothing is
+    abandoned. A second signal raises ``KeyboardInterrupt`` immediately.
 
     Args:
         say: prints a line.
-        saved: describes what is saved, for the message of a second signal.
+        saved: returns a description of what is saved, for the message of a second signal.
     """
 
     def __init__(self, say: Callable[[str], None], saved: Callable[[], str]):
@@ -58,7 +58,7 @@ class StopSignals(Waiter):
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignals":
-        # Only the main thread may set handlers; a program with threads answers signals itself.
+        # Only the main thread may set handlers; in other threads, signals are left to the caller.
         if threading.current_thread() is threading.main_thread():
             numbers = (signal.SIGTERM, signal.SIGINT)
             self._old = {number: signal.signal(number, self._handle) for number in numbers}
@@ -78,7 +78,7 @@ class StopSignals(Waiter):
         )
 
     def compile(self, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
-        """Compiles in a thread, because signals reach Python code only."""
+        """Compiles in a thread, because Python handles signals only between bytecodes."""
         done: concurrent.futures.Future = concurrent.futures.Future()
 
         def work() -> None:
@@ -87,17 +87,17 @@ class StopSignals(Waiter):
             except BaseException as error:
                 done.set_exception(error)
 
-        # No daemon: an interpreter that ends while XLA compiles crashes, so it waits.
+        # Not a daemon, because the interpreter would crash if it exited while XLA compiles.
         threading.Thread(target=work).start()
         self._poll(done.done, 0.0)
         return done.result()
 
     def rounds(self, tree: PyTree) -> PyTree:
-        """Waits to the end, or some seconds after a signal."""
+        """Waits until the results are available, or until some seconds after a signal."""
         return self._ready(tree, PATIENCE_SECONDS)
 
     def evaluation(self, tree: PyTree) -> PyTree:
-        """Waits to the end or to a signal."""
+        """Waits until the results are available, or until a signal."""
         return self._ready(tree, 0.0)
 
     def _ready(self, tree: PyTree, patience: float) -> PyTree:
@@ -106,7 +106,7 @@ class StopSignals(Waiter):
         return tree
 
     def _poll(self, ready: Callable[[], bool], patience: float) -> None:
-        """Waits, but for ``patience`` seconds at most after a signal to the only process."""
+        """Polls until ``ready``, but a single process at most ``patience`` s after a signal."""
         began = time.monotonic()
         while not ready():
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The summary of a run: what ``summary.json`` holds."""
+"""The summary of a run, which is the content of ``summary.json``."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
     """Returns the summary of a finished run as plain JSON types.
 
     Args:
-        problem: what was run.
+        problem: the problem of the run.
         history: the lines of metrics.
         initial: the hash of the initial parameters.
         final: the hash of the final parameters.
@@ -81,10 +81,10 @@ def summarize(problem: Problem, history: History, *, initial: str, final: str) -
 
 
 def curve_summary(history: History, column: str) -> dict[str, Any]:
-    """Returns last, best and mean of the last 50 rounds of a column, per seed and over seeds.
+    """Returns the last, the best and the mean of a column, per seed and over seeds.
 
-    With a validation set, ``at_best_validation`` is the value of the first round with the best
-    validation accuracy.
+    The mean is taken over the last 50 rounds. With a validation set, ``at_best_validation`` is the
+    value at the first evaluation with the best validation accuracy.
     """
     found = curves.summarize([line["round"] for line in history], _by_seed(history, column))
     if "validation_accuracy" in history[-1]:
@@ -110,7 +110,7 @@ def _over_seeds(per_seed: np.ndarray) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of what computed the numbers."""
+    """Returns the versions of Python, of this package and of its main dependencies."""
     packages = ("jax", "jaxlib", "flax", "optax", "numpy", "tensorflow-datasets")
     found = {"fedjax_skew": fedjax_skew.__version__, "python": platform.python_version()}
     for name in packages:
@@ -122,7 +122,7 @@ def versions() -> dict[str, str]:
 
 
 def device() -> dict[str, Any]:
-    """Returns what the run ran on."""
+    """Returns a description of the devices and of the machine."""
     devices = jax.devices()
     return {
         "kind": devices[0].device_kind,

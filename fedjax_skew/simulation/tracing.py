@@ -1,6 +1,7 @@
-"""Traced programs of a phase: what is compiled here, or lowered for devices that are elsewhere.
+"""Traced programs of a phase, to be compiled or to be lowered for devices that are not present.
 
-Arguments may be shapes instead of arrays, as ``abstract_arrays`` and ``abstract_state`` make them::
+Arguments may be shapes instead of arrays, as returned by ``abstract_arrays`` and
+``abstract_state``::
 
     problem = build(config, target="cuda")
     state, arrays = abstract_state(problem), abstract_arrays(problem)
@@ -23,7 +24,7 @@ from fedjax_skew.simulation.problem import Problem
 
 
 def trace_rounds(problem: Problem, phase: Phase, state: State, arrays: Arrays) -> jax.stages.Traced:
-    """Traces ``(spec, state, data, until) -> (state, reports)`` for arrays on the devices."""
+    """Traces ``(spec, state, data, until) -> (state, reports)`` for data on the devices."""
     length = min(problem.config.eval_every, phase.last - phase.first)
     shardings = state_shardings(phase.spec.mesh)
     fn = jax.jit(
@@ -37,12 +38,12 @@ def trace_rounds(problem: Problem, phase: Phase, state: State, arrays: Arrays) -
 
 
 class TracedEvaluation(NamedTuple):
-    """Traced programs of an evaluation; ``spec`` is the phase's.
+    """Traced programs of an evaluation, where ``spec`` is that of the phase.
 
     Attributes:
         model: ``(spec, state without clients, data, final) -> models [S, ...]``, or None if the
-            method evaluates the global model itself.
-        scores: ``(spec, models, tests) -> Scores`` of each of ``scored_sets``.
+            method evaluates the global model.
+        scores: ``(spec, models, tests) -> Scores``, one for each of ``scored_sets``.
     """
 
     model: jax.stages.Traced | None

@@ -22,12 +22,12 @@ class TrainedModel:
         params: global parameters ``[S, ...]``, with a leading axis of seeds.
         stats: running statistics of normalisation layers ``[S, ...]``.
         round: number of rounds done.
-        evaluated: what the method evaluates ``[S, ...]``: ``(params, stats)``, or a model made from
-            them, such as an average over rounds or a calibrated one.
+        evaluated: the model that the method evaluates ``[S, ...]``: ``(params, stats)``, or a model
+            derived from them, such as an average over rounds or a calibrated model.
         model: the pure functions of the network.
-        method: the method that trained it.
+        method: the method that trained the model.
         sample_shape: shape of one sample.
-        sample_dtype: type of the samples as stored: ``uint8`` for images, else ``float32``.
+        sample_dtype: dtype of the samples as stored: ``uint8`` for images, otherwise ``float32``.
     """
 
     params: PyTree
@@ -45,10 +45,10 @@ class TrainedModel:
         Args:
             x: samples ``[N, ...]`` like those of the dataset: images as integers in 0..255, other
                 data as floats. They are normalised as in training.
-            seed: index of the seed whose model predicts.
+            seed: index of the seed whose model is used.
 
         Raises:
-            ValueError: if the samples do not look like those of the dataset.
+            ValueError: if the shape or dtype of the samples differs from that of the dataset.
         """
         x = self._samples(x)
         num_seeds = len(jax.tree.leaves(self.params)[0])
@@ -92,14 +92,14 @@ class TrainedModel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Result(TrainedModel):
-    """The result of a simulation: the trained model, and how it got there.
+    """The result of a simulation: the trained model and its history.
 
     Attributes:
-        history: one line of metrics per evaluation; ``COLUMNS`` of ``simulation.columns`` describes
-            them. Only the last line has a confusion matrix.
-        summary: last, best and mean accuracy, and everything else that ``summary.json`` holds.
-        clients: a table of all clients by column; ``COLUMNS`` of ``simulation.clients`` describes
-            them. None if there are too many.
+        history: one line of metrics per evaluation, whose columns are described by ``COLUMNS`` of
+            ``simulation.columns``. Only the last line has a confusion matrix.
+        summary: last, best and mean accuracy, and the other content of ``summary.json``.
+        clients: a table of all clients, whose columns are described by ``COLUMNS`` of
+            ``simulation.clients``; None if there are too many clients.
     """
 
     history: list[dict[str, Any]]

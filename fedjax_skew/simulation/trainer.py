@@ -1,7 +1,7 @@
-"""The loop around compiled rounds: advance, evaluate, save, stop.
+"""The loop around compiled rounds, which advances, evaluates, saves and stops a run.
 
-It is the same with and without a run directory; a ``Recorder`` knows the difference. Between two
-evaluations a run takes as many compiled calls as keep each of them short, which changes no result.
+The loop is the same with and without a run directory; they differ only in the ``Recorder``. The
+rounds between two evaluations are divided into short compiled calls, which does not affect results.
 """
 
 import time
@@ -47,14 +47,14 @@ Table = dict[str, np.ndarray]
 
 
 class Point(NamedTuple):
-    """Where a run is between two compiled calls.
+    """The position of a run between two compiled calls.
 
     Attributes:
         state: parameters and everything else that is carried from round to round.
         round: number of rounds done.
         pending: columns of the rounds since the last evaluation; see ``columns.round_columns``.
         seconds: time of training and evaluation so far.
-        log: what is remembered of every client, or None.
+        log: the log of all clients, or None.
     """
 
     state: State
@@ -65,7 +65,7 @@ class Point(NamedTuple):
 
 
 class Recorder:
-    """Where a run is kept. This one keeps nothing.
+    """The storage of a run; this base class stores nothing.
 
     Attributes:
         saved: the round of the newest checkpoint, or None.
@@ -74,25 +74,25 @@ class Recorder:
     saved: int | None = None
 
     def restore(self, problem: Problem, state: State) -> tuple[Point, list[Line]]:
-        """Returns the point to continue from and the lines of metrics up to it."""
+        """Returns the point from which to continue and the lines of metrics up to it."""
         return Point(state, 0, {}, 0.0, new_log(problem)), []
 
     def clients(self, table: Table) -> None:
-        """Takes a table of all clients, before the line of the same evaluation."""
+        """Stores a table of all clients, before the line of the same evaluation."""
 
     def evaluated(self, line: Line) -> None:
-        """Takes a new line of metrics."""
+        """Stores a new line of metrics."""
 
     def due(self, round_: int, slow: bool) -> bool:
-        """Whether it is time for a checkpoint; in a slow run a signal may abandon a round."""
+        """Returns whether a checkpoint is due; in a slow run, a signal may abandon a round."""
         return False
 
     def next_due(self, round_: int) -> int:
-        """Returns the next round that needs a checkpoint, or a later one than there is."""
+        """Returns the next round that needs a checkpoint, or a number beyond the last round."""
         return 2**31 - 1
 
     def save(self, point: Point, model: PyTree) -> None:
-        """Writes a checkpoint; ``model`` is what the method evaluates, None for the state's."""
+        """Writes a checkpoint; ``model`` is the evaluated model, or None if it is the state's."""
 
 
 class Finished(NamedTuple):
@@ -114,13 +114,13 @@ class Finished(NamedTuple):
 
 
 class Trainer:
-    """Runs a problem to its end.
+    """A loop that runs a problem to its last round.
 
     Args:
-        problem: what to run.
-        recorder: where the run is kept.
-        waiter: how to wait for programs.
-        progress: where the run shows how far it is.
+        problem: the problem to run.
+        recorder: stores the run.
+        waiter: waits for programs.
+        progress: shows the progress of the run.
         callbacks: see ``Callback``.
     """
 
@@ -169,7 +169,7 @@ class Trainer:
                 compile_seconds += time.time() - began
                 self.progress.status("")
                 point = self._run_phase(phase, programs, point)
-            # The state of a phase's last round is still that of the phase, also in a checkpoint.
+            # After the last round of a phase, a checkpoint still holds the state of that phase.
             if phase is not problem.phases[-1]:
                 point = point._replace(state=start_next_phase(problem, phase, point.state))
         final = fingerprint(point.state.params)
@@ -188,7 +188,7 @@ class Trainer:
                     point = self._evaluate(phase, programs, point)
                 except Abandoned:
                     abandoned = True
-            # Processes save together, stop together and agree on the length of the next call.
+            # All processes save together, stop together and use the same length of the next call.
             slow = micros > 1e6 * PATIENCE_SECONDS
             due = int(self.recorder.due(point.round, slow) or point.round == phase.last)
             due, stop, micros = process_max(due, self.waiter.signal, micros)
@@ -222,7 +222,7 @@ class Trainer:
         state, report = programs.rounds(point.state, until)
         self._check_finite(phase, report, first)
         received = 0
-        if first == phase.first and first:  # All clients know what the first phase starts with.
+        if first == phase.first and first:  # Clients already have the start of the first phase.
             received = self.problem.info.num_clients * programs.traffic.once
         pending = columns.round_columns(report, point.pending, programs.traffic, received)
         log = point.log.after(report) if point.log else None
@@ -271,7 +271,7 @@ class Trainer:
         seconds = point.seconds + time.time() - began
         line = columns.plain({**line, "seconds": round(seconds, 3)})
         if self.history:
-            self.history[-1].pop("confusion", None)  # Only the newest one is read again.
+            self.history[-1].pop("confusion", None)  # Only the newest one is used later.
         self.history.append(line)
         self.model = model
         last = point.round == config.rounds
@@ -295,7 +295,7 @@ class Trainer:
         return round_ // every * every + every
 
     def _check_finite(self, phase: Phase, report: RoundReport, first: int) -> None:
-        """Names the first non-finite round and its clients, or raises ``Diverged``."""
+        """Reports the first non-finite round and its clients, or raises ``Diverged``."""
         bad = (report.nonfinite.sum(-1) > 0) | ~report.params_finite.all(-1)
         policy = self.problem.config.on_nonfinite
         if not bad.any() or (self.warned and policy != "stop"):

@@ -1,4 +1,4 @@
-"""Waiting for programs. A run that answers signals polls (``stopping``); all others block."""
+"""Waiting for programs by blocking; ``stopping`` polls instead, in order to handle signals."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ PyTree = Any
 
 
 class Waiter:
-    """Waits for the end of a compilation or of a computation by blocking.
+    """A waiter that blocks until a compilation or a computation has finished.
 
     Attributes:
-        signal: the signal that asked the run to stop, or 0.
+        signal: the number of the signal that requested the run to stop, or 0.
     """
 
     signal = 0
@@ -21,11 +21,11 @@ class Waiter:
         return lowered.compile()
 
     def rounds(self, tree: PyTree) -> PyTree:
-        """Returns the results of rounds when they are there."""
+        """Returns the results of rounds when they are available."""
         return jax.block_until_ready(tree)
 
     def evaluation(self, tree: PyTree) -> PyTree:
-        """Returns the results of an evaluation when they are there."""
+        """Returns the results of an evaluation when they are available."""
         return jax.block_until_ready(tree)
 
 
