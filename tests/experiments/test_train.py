@@ -143,7 +143,7 @@ def test_what_one_process_refuses_ends_all(start, tmp_path):
     codes, said = ends(processes, timeout=60)
     assert codes == [2, 2]
     assert "client_lr=-1.0 is not allowed" in said[1]
-    assert "Process 1 could not go on; its own message says why." in said[0]
+    assert "Process 1 failed; its own message says why." in said[0]
     processes = start(tmp_path, each={1: ["--config.client_lr=0.3"]})
     codes, said = ends(processes, timeout=60)
     assert codes == [2, 2]
