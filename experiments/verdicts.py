@@ -7,8 +7,8 @@ every seed that all of its numbers share, so that what a seed does to both metho
 The rule: the sign of a contrast is decided if its mean over seeds is farther from zero than its
 spread, the larger of its own standard deviation over seeds and the typical one. The typical
 standard deviation of a contrast is the root mean square, per unit of weight, over all contrasts of
-the same table or figure at the same scale that have at least two seeds; numbers of other tables and
-figures may have other units. With one seed the contrast must be
+the same columns at the same scale that have at least two seeds, because the spread grows with the
+skew; if there are none, over those of the same table or figure. With one seed the contrast must be
 farther from zero than three typical standard deviations, and without a typical one it stays
 undecided.
 
@@ -54,6 +54,11 @@ class Contrast:
     def names(self) -> frozenset[str]:
         """The tables and figures that its numbers come from."""
         return frozenset(term.name for term in self.terms)
+
+    @property
+    def columns(self) -> frozenset[tuple[str, str]]:
+        """The columns of tables and figures that its numbers come from."""
+        return frozenset((term.name, term.column) for term in self.terms)
 
     @property
     def size(self) -> float:
@@ -185,8 +190,10 @@ def judge(claim: Claim, numbers: Numbers, among: Iterable[Contrast]) -> Verdict:
     among = list(among)
 
     def typical(contrast: Contrast) -> float:
-        alike = (other for other in among if other.names == contrast.names)
-        return typical_deviation(alike, numbers)
+        near = [other for other in among if other.columns == contrast.columns]
+        far = [other for other in among if other.names == contrast.names]
+        found = typical_deviation(near, numbers)
+        return typical_deviation(far, numbers) if math.isnan(found) else found
 
     measured = tuple(measure(c, numbers, typical(c)) for c in claim.contrasts)
     if any(m.sign < 0 for m in measured):

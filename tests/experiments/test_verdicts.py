@@ -50,6 +50,29 @@ def test_one_seed_must_be_three_typical_deviations_away():
     assert verdicts.measure(minus("a", "b"), found, math.nan).sign == 0
 
 
+def test_the_typical_deviation_is_that_of_the_same_column_if_it_has_one():
+    def difference(column, first="a", second="b"):
+        terms = (Term(1, "t", first, column), Term(-1, "t", second, column))
+        return Contrast(f"{first} - {second} in {column}", terms)
+
+    found = {
+        ("t", row, column): dict(enumerate(values))
+        for column, rows in {
+            "calm": {"a": [3.0, 3.2], "b": [1.0, 1.0], "c": [0.0, 0.0]},
+            "noisy": {"a": [9.0, 1.0], "b": [0.0, 0.0]},
+            "short": {"a": [5.0], "b": [0.0]},
+        }.items()
+        for row, values in rows.items()
+    }
+    among = [difference("calm"), difference("noisy"), difference("short")]
+    words = {
+        c.terms[0].column: verdicts.judge(Claim("p-x", "x", (c,)), found, among).word for c in among
+    }
+    assert words == {"calm": HOLDS, "noisy": UNDECIDED, "short": UNDECIDED}
+    (measured,) = verdicts.judge(Claim("p-x", "x", (among[2],)), found, among).measured
+    assert measured.spread > 3  # With no other contrast in its column, the table's counts.
+
+
 def test_numbers_that_are_not_finite_decide_nothing():
     found = numbers(a=[math.nan, 3.0], b=[1.0, 1.0])
     assert verdicts.measure(minus("a", "b"), found, 0.1).sign == 0
