@@ -1,4 +1,4 @@
-"""Whole numbers from shares, and the repair of clients that came out too small."""
+"""Division into whole numbers, and the repair of partitions with clients that are too small."""
 
 import numpy as np
 
@@ -6,15 +6,15 @@ import numpy as np
 def apportion(total: int, weights: np.ndarray, at_least: int = 0) -> np.ndarray:
     """Divides ``total`` into whole parts proportional to ``weights``, by largest remainders.
 
-    A larger weight never gets a smaller part.
+    A larger weight never receives a smaller part.
 
     Args:
-        total: what is divided; at least ``at_least * len(weights)``.
-        weights: float ``[P]``, not negative, not all zero.
-        at_least: given to every part before the rest is divided.
+        total: the number to divide, at least ``at_least * len(weights)``.
+        weights: float ``[P]``, non-negative and not all zero.
+        at_least: lower bound of every part, which is assigned before the rest is divided.
 
     Returns:
-        int64 ``[P]`` that sums to ``total``.
+        int64 ``[P]`` with the sum ``total``.
     """
     free = total - at_least * len(weights)
     quota = weights / weights.sum() * free
@@ -26,11 +26,11 @@ def apportion(total: int, weights: np.ndarray, at_least: int = 0) -> np.ndarray:
 
 
 def group_by_class(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Returns sample places sorted by label, in random order inside a label."""
+    """Returns sample positions sorted by label, in random order within each label."""
     shuffled = rng.permutation(len(labels)).astype(np.int32)
     keys = labels[shuffled]
     if len(keys) and keys.max() < 2**15:
-        keys = keys.astype(np.int16)  # Short keys are sorted by radix, several times faster.
+        keys = keys.astype(np.int16)  # Numpy sorts 16-bit keys by radix, several times faster.
     return shuffled[np.argsort(keys, kind="stable")]
 
 
@@ -41,20 +41,22 @@ def fill_short_clients(
     minimum: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, int]:
-    """Moves samples from the largest clients to those with less than ``minimum``.
+    """Moves samples from the largest clients to those with fewer than ``minimum``.
 
-    The largest clients are cut down to one common size, just far enough. Which of their samples go
-    is random; they are handed out in the order of their labels, so a receiver gets few labels.
+    The largest clients are reduced to a common size, by no more than necessary. The moved samples
+    are drawn at random and are distributed in the order of their labels, so that a recipient
+    receives few labels.
 
     Args:
-        clients: int32 ``[n]``, the client of every sample, -1 for samples of nobody.
+        clients: int32 ``[n]``, the client of every sample, or -1 for samples without a client.
         labels: int ``[n]``.
         num_clients: number of clients.
-        minimum: smallest allowed size; ``num_clients * minimum`` must not exceed the samples.
-        rng: draws the samples that move.
+        minimum: smallest allowed size; ``num_clients * minimum`` must not exceed the number of
+            samples.
+        rng: draws the samples to move.
 
     Returns:
-        The new clients, and how many samples moved.
+        The new clients, and the number of moved samples.
     """
     sizes = np.bincount(clients[clients >= 0], minlength=num_clients)
     short = np.maximum(minimum - sizes, 0)
@@ -75,9 +77,9 @@ def fill_short_clients(
 
 
 def _gifts(sizes: np.ndarray, need: int, minimum: int) -> np.ndarray:
-    """How many samples each client gives so that the givers end at one level."""
+    """Returns the number of samples that each client gives, so that givers end with equal sizes."""
     low, high = minimum, int(sizes.max())
-    while low < high:  # The highest level that still frees enough.
+    while low < high:  # Finds the largest common size that frees enough samples.
         level = (low + high + 1) // 2
         if np.maximum(sizes - level, 0).sum() >= need:
             low = level

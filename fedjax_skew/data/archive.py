@@ -1,4 +1,4 @@
-"""Unpacking of archives that cannot write outside their target."""
+"""Unpacking of archives without writing outside of the target directory."""
 
 import os
 import shutil
@@ -13,15 +13,16 @@ SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 def extract(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:
     """Unpacks a zip or tar archive into a new directory.
 
-    The directory appears complete by one rename. Only plain files and directories are written: an
-    absolute name, a name with ``..``, a link or a device is refused before anything is unpacked.
+    The complete directory is created by a single rename. Only regular files and directories are
+    allowed: an archive with an absolute name, a name with ``..``, a link or a device is rejected
+    before anything is unpacked.
 
     Args:
         path: the archive.
-        target: the directory to make; it must not exist.
+        target: the directory to create; it must not exist.
 
     Raises:
-        ValueError: the archive is damaged or holds a member that is not allowed.
+        ValueError: if the archive is damaged or contains a member that is not allowed.
     """
     path, target = Path(path), Path(target)
     if target.exists():
@@ -57,13 +58,13 @@ def _check(path: Path, name: str, plain: bool) -> None:
     drive = bool(parts) and ":" in parts[0]
     if not plain or drive or name.startswith(("/", "\\")) or ".." in parts:
         raise ValueError(
-            f"The archive {path} holds {name!r}, which is a link or points outside the target "
-            "directory, so nothing was unpacked."
+            f"The archive {path} contains {name!r}, which is a link or points outside of the "
+            "target directory; nothing was unpacked."
         )
 
 
 def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Writes one checked member, without the owner, mode and time the archive asks for."""
+    """Writes one checked member, ignoring the owner, mode and time in the archive."""
     place = folder / member.name
     if member.isdir():
         place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Samples and labels as arrays: conversion, checks and channel statistics."""
+"""Conversion, validation and channel statistics of arrays of samples and labels."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,8 +12,8 @@ _CHUNK = 4096
 def channel_statistics(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns mean and standard deviation per channel of ``x / 255``; ``((), ())`` for float data.
 
-    Computed from exact histograms, so the result does not depend on summation order. A channel
-    without any variation gets a standard deviation of 1, because it is divided by.
+    They are computed from exact histograms, so that they do not depend on the order of summation. A
+    constant channel has a standard deviation of 1, because samples are divided by it.
     """
     if x.dtype != np.uint8:
         return (), ()
@@ -118,7 +118,7 @@ def check_labels(field: str, y: np.ndarray, samples: int, num_classes: int) -> N
 
 
 def check_first_class(labels: Iterable[np.ndarray], *, logged: bool) -> None:
-    """Raises or logs if labels seem to count from 1."""
+    """Raises an error or logs a warning if labels seem to start at 1."""
     seen = np.unique(np.concatenate(list(labels)))
     if len(seen) and seen[0] == 1 and seen[-1] == len(seen):
         message = (
@@ -131,7 +131,7 @@ def check_first_class(labels: Iterable[np.ndarray], *, logged: bool) -> None:
 
 
 def check_pixel_range(field: str, x: np.ndarray) -> None:
-    """Raises if float images have the range of bytes."""
+    """Raises if float images have values in the range of bytes."""
     if x.dtype == np.float32 and x.ndim == 4 and x.min() >= 0 and 64 < x.max() <= 255:
         raise ValueError(
             f"{field} holds float images with values up to {x.max():g}; pass images with values in "

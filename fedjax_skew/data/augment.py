@@ -1,7 +1,7 @@
 """Augmentation of image batches inside a compiled step.
 
-Every function is pure, keeps shapes and dtype, and draws for each image on its own. A batch is
-``[B, H, W, C]`` as the dataset stores it; normalisation comes after augmentation.
+Every function is pure, preserves shape and dtype, and draws independently for each image. A batch
+``[B, H, W, C]`` has the dtype of the dataset; normalisation is applied after augmentation.
 """
 
 import jax
@@ -14,19 +14,19 @@ from fedjax_skew.errors import unknown
 Array = jax.Array
 
 _NAMES = {
-    "none": "images as they are",
+    "none": "unchanged images",
     "crop_flip": "random crop after padding by 4 black pixels, random horizontal flip",
     "autoaugment": "crop_flip, then AutoAugment's policy for CIFAR-10",
 }
 
 
 def names() -> dict[str, str]:
-    """Returns every augmentation with one line about it."""
+    """Returns every augmentation with a one-line description."""
     return dict(_NAMES)
 
 
 def random_crop(x: Array, key: Array, padding: int = 4) -> Array:
-    """Moves every image by up to ``padding`` pixels in each direction, filling with zeros.
+    """Shifts every image by up to ``padding`` pixels in each direction, padding with zeros.
 
     Args:
         x: ``[B, H, W, C]``.
@@ -34,7 +34,7 @@ def random_crop(x: Array, key: Array, padding: int = 4) -> Array:
         padding: largest shift.
 
     Returns:
-        Images of the same shape: a window of the original size cut from the padded image.
+        Images of the same shape, each a window of the padded image.
     """
     around = (padding, padding)
     padded = jnp.pad(x, ((0, 0), around, around, (0, 0)))
@@ -57,8 +57,8 @@ def augment(name: str, x: Array, key: Array) -> Array:
 
     Args:
         name: one of :func:`names`.
-        x: ``[B, H, W, C]``; uint8 with one or three channels for ``"autoaugment"``, any type for
-            ``"crop_flip"``, anything at all for ``"none"``.
+        x: ``[B, H, W, C]``; uint8 with one or three channels for ``"autoaugment"``, any dtype for
+            ``"crop_flip"``, any array for ``"none"``.
         key: a PRNG key.
 
     Returns:

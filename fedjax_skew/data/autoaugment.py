@@ -1,18 +1,18 @@
 """AutoAugment's policy for CIFAR-10, vectorised (Cubuk et al., CVPR 2019).
 
-An image is given one of 25 sub-policies, each of two operations with a probability and a level.
-The operations have Pillow's semantics. A branch for each image would make ``vmap`` run all of
-them, so the operations share three steps that are cheap for all images and leave an image alone
-if its operation is of another kind:
+Each image is assigned one of 25 sub-policies, which consist of two operations with a probability
+and a level. The operations have Pillow's semantics. With one branch per operation, ``vmap`` would
+run all of them for every image. The operations therefore share three steps that are cheap, and that
+do not change an image whose operation is of another kind:
 
 1. one bilinear warp for shear, translation and rotation;
-2. one table of 256 entries for each image and channel, for all operations that map grey levels
+2. one table of 256 entries per image and channel, for all operations that map grey levels
    (auto-contrast, invert, equalise, solarise, posterise, contrast, brightness);
 3. one blend with a grey or a smoothed image, for colour and sharpness.
 
 Levels follow the paper's table: a range is divided into ten equal parts, and level ``m`` draws
-uniformly from the m-th part. Pixels from outside the image are black. Shear and rotation are
-about the centre.
+uniformly from the m-th part. Pixels from outside of the image are black. Shear and rotation are
+relative to the centre.
 """
 
 import math
@@ -24,7 +24,7 @@ from jax import lax
 
 Array = jax.Array
 
-# Operation: range of its magnitude. Translation is in parts of the image's side.
+# The range of each operation's magnitude. Translations are fractions of the image's side.
 RANGES: dict[str, tuple[float, float]] = {
     "identity": (0.0, 0.0),
     "shear_x": (-0.3, 0.3),
@@ -45,7 +45,7 @@ RANGES: dict[str, tuple[float, float]] = {
 _ID = {name: n for n, name in enumerate(RANGES)}
 _LEVELS = 10
 
-# Two (operation, probability, level) for each sub-policy.
+# Two (operation, probability, level) triples per sub-policy.
 CIFAR_POLICY = (
     (("invert", 0.1, 7), ("contrast", 0.2, 6)),
     (("rotate", 0.7, 2), ("translate_x", 0.3, 9)),
@@ -85,14 +85,14 @@ def check_images(x: Array) -> None:
 
 
 def draw(key: Array, batch: int) -> tuple[Array, Array]:
-    """Draws a sub-policy, and which of its operations take place, for every image.
+    """Draws a sub-policy and the operations of it that are applied, for every image.
 
     Args:
         key: a PRNG key.
         batch: number of images.
 
     Returns:
-        Operations and magnitudes for :func:`apply`, both ``[2, batch]``: first, then second.
+        Operations and magnitudes for :func:`apply`, both ``[2, batch]``.
     """
     steps = [[(_ID[op], p, level) for op, p, level in pair] for pair in CIFAR_POLICY]
     table = jnp.asarray(np.asarray(steps, np.float32))
@@ -123,7 +123,7 @@ def apply(x: Array, op: Array, magnitude: Array) -> Array:
 
     Args:
         x: uint8 ``[B, H, W, C]`` with one or three channels.
-        op: integers ``[N, B]``, places in :data:`RANGES`.
+        op: integers ``[N, B]``, indices in :data:`RANGES`.
         magnitude: ``[N, B]``, in the units of :data:`RANGES`.
 
     Returns:
@@ -131,8 +131,8 @@ def apply(x: Array, op: Array, magnitude: Array) -> Array:
     """
     kinds = [jax.vmap(step) for step in (_warp, _recolour, _blend)]
 
-    # A loop over (operation, kind of step) compiles each kind once, and ends every step in
-    # memory: without that, a step's arithmetic is repeated for each pixel that reads it.
+    # A loop over (operation, kind of step) compiles each kind once and stores the result of every
+    # step. If steps were fused, their arithmetic would be repeated for each pixel that reads it.
     def step(x: Array, n: Array) -> tuple[Array, None]:
         return lax.switch(n % 3, kinds, x, op[n // 3], magnitude[n // 3]), None
 
@@ -144,7 +144,7 @@ def _is(op: Array, name: str) -> Array:
 
 
 def _matrix(op: Array, magnitude: Array, height: int, width: int) -> Array:
-    """Returns ``[2, 3]``: where in the input, from the centre, an output pixel is taken."""
+    """Returns the affine map ``[2, 3]`` from output to input pixels, relative to the centre."""
     angle = jnp.where(_is(op, "rotate"), -magnitude * (math.pi / 180), 0)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     pick = lambda name: jnp.where(_is(op, name), magnitude, 0)  # noqa: E731
@@ -154,7 +154,7 @@ def _matrix(op: Array, magnitude: Array, height: int, width: int) -> Array:
 
 
 def _warp(image: Array, op: Array, magnitude: Array) -> Array:
-    """Resamples ``[H, W, C]`` with bilinear weights and a black outside, truncating as Pillow."""
+    """Resamples ``[H, W, C]`` with bilinear weights and zero padding, truncating like Pillow."""
     height, width, channels = image.shape
     matrix = _matrix(op, magnitude, height, width)
     y, x = jnp.meshgrid(
@@ -182,7 +182,7 @@ def _warp(image: Array, op: Array, magnitude: Array) -> Array:
 
 
 def _recolour(image: Array, op: Array, magnitude: Array) -> Array:
-    """Replaces every grey level by its entry in the operation's table."""
+    """Maps every grey level by the operation's table."""
     pixels = image.reshape(-1, image.shape[-1]).astype(jnp.int32)
     table = _tables(image.astype(jnp.float32), op, magnitude).astype(jnp.uint8)
     chosen = jnp.take_along_axis(table, pixels, axis=0, mode="promise_in_bounds")
@@ -190,7 +190,7 @@ def _recolour(image: Array, op: Array, magnitude: Array) -> Array:
 
 
 def _tables(image: Array, op: Array, magnitude: Array) -> Array:
-    """Returns the new value ``[256, C]`` of every grey level; the level itself by default."""
+    """Returns the new values ``[256, C]`` of the grey levels, which are unchanged by default."""
     levels = jnp.arange(256.0)[:, None]
     low, high = image.min((0, 1)), image.max((0, 1))
     stretched = jnp.floor((levels - low) * 255 / jnp.maximum(high - low, 1))
@@ -213,7 +213,7 @@ def _tables(image: Array, op: Array, magnitude: Array) -> Array:
 
 def _equalized(image: Array, levels: Array) -> Array:
     pixels = image.astype(jnp.int32).reshape(-1, image.shape[-1]).T
-    # A histogram as a matrix product of two one-hot codes: no scatter, fast on every backend.
+    # The histogram is a product of two one-hot codes, which is faster than a scatter.
     code = jnp.arange(16)[:, None]
     high = (pixels[:, None] // 16 == code).astype(jnp.float32)
     low = (pixels[:, None] % 16 == code).astype(jnp.float32)
@@ -226,7 +226,7 @@ def _equalized(image: Array, levels: Array) -> Array:
 
 
 def _blend(image: Array, op: Array, magnitude: Array) -> Array:
-    """Moves an image towards or away from its grey or its smoothed version."""
+    """Blends an image with its grey or its smoothed version."""
     values = image.astype(jnp.float32)
     base = jnp.where(_is(op, "color"), _grey(values)[..., None], _smooth(values))
     chosen = _is(op, "color") | _is(op, "sharpness")
@@ -238,7 +238,7 @@ def _between(a: Array | float, b: Array, part: Array) -> Array:
 
 
 def _grey(image: Array) -> Array:
-    """Returns the luminance ``[H, W]`` in whole levels."""
+    """Returns the luminance ``[H, W]``, rounded to integers."""
     if image.shape[-1] == 1:
         return image[..., 0]
     weights = jnp.asarray([19595, 38470, 7471], jnp.int32)
@@ -246,7 +246,7 @@ def _grey(image: Array) -> Array:
 
 
 def _smooth(image: Array) -> Array:
-    """Returns the image smoothed by 3x3 weights (centre 5, others 1), its border unchanged."""
+    """Returns the image smoothed by 3x3 weights (centre 5, others 1), except for its border."""
     rows = image[:-2] + image[1:-1] + image[2:]
     around = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
     inner = jnp.floor((around + 4 * image[1:-1, 1:-1]) / 13 + 0.5)

@@ -1,10 +1,10 @@
-"""Which clients a round may ask: all alike, with given weights, or by a schedule.
+"""The availability of clients: uniform, with given weights, or by a schedule.
 
 ``availability`` of a configuration is one of
 
-- ``uniform``: every client is there, and all are equally likely;
-- ``weighted(path=FILE)``: every client is there, and the file says how likely it is;
-- ``schedule(path=FILE)``: the file says which clients are there in which round.
+- ``uniform``: all clients are available and equally likely to be drawn;
+- ``weighted(path=FILE)``: all clients are available, with the weights in the file;
+- ``schedule(path=FILE)``: the file lists the clients that are available in each round.
 """
 
 import pathlib
@@ -20,15 +20,15 @@ Path = Annotated[str, text(empty=False)]
 
 
 def uniform(num_clients: int, cohort_size: int) -> None:
-    """All clients are there in all rounds and equally likely."""
+    """All clients are available in all rounds and equally likely."""
     return None
 
 
 def weighted(num_clients: int, cohort_size: int, *, path: Path) -> np.ndarray:
     """Clients are drawn with weights from a text file with one number per client.
 
-    A cohort is drawn without replacement, one client after another, in proportion to the weights
-    of those that are left. Clients of weight 0 never take part.
+    A cohort is drawn without replacement, one client after another, with probabilities proportional
+    to the weights of the remaining clients. Clients of weight 0 never participate.
     """
     field = f"availability=weighted(path={path})"
     try:
@@ -51,11 +51,11 @@ def weighted(num_clients: int, cohort_size: int, *, path: Path) -> np.ndarray:
 
 
 def schedule(num_clients: int, cohort_size: int, *, path: Path) -> np.ndarray:
-    """Clients are drawn uniformly among those that a line of a text file names for the round.
+    """Clients are drawn uniformly among those that a line of a text file lists for the round.
 
-    Line ``r`` lists the numbers of the clients that are there in round ``r``, separated by commas
-    or blanks; after the last line, the first one follows. Where a line names no more clients than
-    a round asks, all of them take part. An empty line is a round without clients.
+    Line ``r`` lists the indices of the clients that are available in round ``r``, separated by
+    commas or blanks; after the last line, the first one follows. If a line lists no more clients
+    than the size of a cohort, all of them participate. An empty line is a round without clients.
     """
     field = f"availability=schedule(path={path})"
     lines = _read(field, path).rstrip("\n").split("\n")
@@ -64,8 +64,8 @@ def schedule(num_clients: int, cohort_size: int, *, path: Path) -> np.ndarray:
         for word in line.replace(",", " ").split():
             if not word.isdigit() or int(word) >= num_clients:
                 raise ValueError(
-                    f"{field} has {word!r} in line {row + 1}; it must be a client's number from 0 "
-                    f"to {num_clients - 1}."
+                    f"{field} has {word!r} in line {row + 1}; it must be the index of a client, "
+                    f"from 0 to {num_clients - 1}."
                 )
             there[row, int(word)] = 1
     if not there.any():
@@ -77,12 +77,12 @@ KINDS: dict[str, spec.Builder] = {"uniform": uniform, "weighted": weighted, "sch
 
 
 def names() -> dict[str, str]:
-    """Returns how each kind is written, with its description."""
+    """Returns the signature of each kind of availability with its description."""
     return {spec.signature(name, kind): spec.summary(kind) for name, kind in KINDS.items()}
 
 
 def check(value: str) -> None:
-    """Raises ``ValueError`` unless ``availability=value`` can be read; files are not opened."""
+    """Raises ``ValueError`` if ``availability=value`` is invalid; files are not opened."""
     call = spec.parse(value, "availability")
     if call.name not in KINDS:
         raise unknown("availability", call.name, KINDS)
@@ -90,15 +90,15 @@ def check(value: str) -> None:
 
 
 def load(value: str, num_clients: int, cohort_size: int) -> np.ndarray | None:
-    """Returns logarithms of weights ``[T, K]`` by round (modulo T), or None if all are alike.
+    """Returns log-weights ``[T, K]`` by round (modulo T), or None if all clients are equal.
 
     Args:
         value: the field ``availability``.
-        num_clients: K.
-        cohort_size: clients that a round asks.
+        num_clients: the number of clients K.
+        cohort_size: number of clients per round.
 
     Raises:
-        ValueError: one sentence about the text or its file.
+        ValueError: if the field or its file is invalid.
     """
     check(value)
     call = spec.parse(value, "availability")

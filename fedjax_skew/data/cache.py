@@ -1,8 +1,8 @@
-"""Decoded datasets on disk, so that images are decoded once.
+"""A cache of decoded datasets on disk, so that images are decoded only once.
 
-One directory per dataset and fingerprint holds plain ``.npy`` files, which are mapped into memory
-when read. A directory appears by one rename, so a reader never sees half of it. The cache may
-always be deleted. A cache that cannot be written costs one warning and nothing else.
+One directory per dataset and fingerprint contains plain ``.npy`` files, which are memory-mapped
+when read. A directory is created by a single rename, so that readers never see an incomplete one.
+The cache may be deleted at any time. If it cannot be written, only a warning is logged.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ _warned: set[str] = set()
 
 
 def directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Returns the argument, else ``$FEDJAX_SKEW_CACHE``, else ``~/.cache/fedjax_skew``."""
+    """Returns ``cache_dir``, else ``$FEDJAX_SKEW_CACHE``, else ``~/.cache/fedjax_skew``."""
     chosen = cache_dir or os.environ.get("FEDJAX_SKEW_CACHE") or "~/.cache/fedjax_skew"
     return Path(chosen).expanduser()
 
 
 def fingerprint(parts: Iterable[object]) -> str:
-    """Returns a short hash of the printed forms of ``parts``."""
+    """Returns a short hash of the text representations of ``parts``."""
     digest = hashlib.sha256(f"format {_FORMAT}\n".encode())
     for part in parts:
         digest.update(f"{part}\n".encode())
@@ -39,7 +39,7 @@ def fingerprint(parts: Iterable[object]) -> str:
 
 
 def file_facts(paths: Iterable[Path], root: Path) -> list[tuple[str, int, int]]:
-    """Returns (relative name, size, modification time) of files, what a fingerprint is made of."""
+    """Returns (relative name, size, modification time) of files, for a fingerprint."""
     facts = []
     for path in paths:
         status = path.stat()
@@ -57,8 +57,8 @@ def fetch(
 
     Args:
         name: the dataset's name.
-        key: the fingerprint of what it is made from.
-        build: makes the dataset when the cache has none.
+        key: the fingerprint of the dataset's sources.
+        build: builds the dataset if it is not in the cache.
         cache_dir: see :func:`directory`.
     """
     root = directory(cache_dir)
@@ -67,7 +67,7 @@ def fetch(
         try:
             return check_arrays(_read(folder))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            logging.warning("The cache %s is damaged (%s) and is made again.", folder, error)
+            logging.warning("The cache %s is damaged (%s) and is rebuilt.", folder, error)
             shutil.rmtree(folder, ignore_errors=True)
     dataset = check_arrays(build())
     try:
@@ -126,7 +126,7 @@ def _write(dataset: Dataset, folder: Path) -> None:
         try:
             temporary.rename(folder)
         except OSError:
-            # Another process wrote the same content first; that one serves as well.
+            # Another process may have written the same content first.
             if not folder.is_dir():
                 raise
     finally:

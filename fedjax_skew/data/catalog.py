@@ -1,9 +1,9 @@
-"""The registry of datasets: one entry per dataset holds everything the project knows about it.
+"""The registry of datasets, with one entry per dataset that contains all information about it.
 
 To add a dataset, add its entry here, or call :func:`register` from your own code. A reader is a
-function that returns a ``Dataset``; it declares what it needs of ``name``, ``data_dir``, ``path``,
-``seed``, ``num_clients`` and its own options in its signature. Readers named by text are imported
-when they are used, so that listing datasets stays cheap.
+function that returns a ``Dataset``. Its signature declares which of ``name``, ``data_dir``,
+``path``, ``seed`` and ``num_clients`` it needs, and its own options. A reader that is given as text
+is imported when it is used, so that listing the datasets is fast.
 """
 
 import dataclasses
@@ -15,22 +15,22 @@ from fedjax_skew.data.dataset import Dataset
 
 @dataclasses.dataclass(frozen=True)
 class DatasetInfo:
-    """The facts about one dataset.
+    """The description of a dataset.
 
     Attributes:
-        name: the name it is loaded by.
-        title: how it is written in tables and figures.
-        about: one line about its content and origin.
+        name: the name by which the dataset is loaded.
+        title: the name in tables and figures.
+        about: a short description of the content and origin.
         reader: a function that returns a ``Dataset``, or ``"module:function"``.
         source: ``tfds``, a published ``layout`` of files to be downloaded by hand, or ``none`` if
             nothing has to be prepared.
-        num_train: number of training samples; 0 if the data decides.
+        num_train: number of training samples; 0 if it depends on the data.
         num_test: number of test samples.
         shape: shape of one sample.
         num_classes: number of classes.
         mean: channel means of the published training images, or ``()``.
         archive: name of the published archive without its suffix.
-        aliases: names that papers use for it, and how they are written.
+        aliases: names that papers use for the dataset, with their titles.
     """
 
     name: str
@@ -48,7 +48,7 @@ class DatasetInfo:
 
     @property
     def description(self) -> str:
-        """One line: what it is, how large, and where it comes from."""
+        """A one-line description of the origin, content and size."""
         origin = {"tfds": "TFDS", "layout": "published files", "none": ""}[self.source]
         words = [origin, self.about]
         if self.num_train:
@@ -63,9 +63,9 @@ REGISTRY: dict[str, DatasetInfo] = {}
 
 
 def register(info: DatasetInfo) -> None:
-    """Adds a dataset, so that every configuration can name it."""
+    """Adds a dataset to the registry, so that configurations can refer to it by name."""
     if info.name in REGISTRY:
-        raise ValueError(f"The dataset {info.name!r} is registered already.")
+        raise ValueError(f"The dataset {info.name!r} is already registered.")
     REGISTRY[info.name] = info
 
 

@@ -1,4 +1,4 @@
-"""A part of every client's samples that it does not train on."""
+"""A part of every client's samples that is held out from training."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from fedjax_skew.data.partition import Partition
 
-_STREAM = 0xC11  # Apart from the streams of partitions.
+_STREAM = 0xC11  # Distinct from the random streams of partitions.
 
 
 def split_clients(
@@ -15,20 +15,20 @@ def split_clients(
     """Divides every client's samples at random into a training part and a held-out part.
 
     Args:
-        partition: what every client holds.
+        partition: the samples of every client.
         labels: int ``[N]``, labels of the training samples.
-        fraction: share that is held out, rounded down; a client keeps at least one sample.
-        seed: draws the samples.
+        fraction: share to hold out, rounded down; a client keeps at least one sample.
+        seed: random seed.
 
     Returns:
-        The partition of the samples that remain, with the server's data, and that of the samples
-        held out.
+        The partition of the remaining samples, which includes the server's data, and that of the
+        held-out samples.
     """
     rng = np.random.default_rng([int(seed), _STREAM])
     sizes = np.diff(partition.offsets)
     held_sizes = np.minimum(np.floor(sizes * fraction + 1e-9), np.maximum(sizes - 1, 0))
     client = np.repeat(np.arange(len(sizes)), sizes)
-    # Samples in random order within their client; the first of each are held out.
+    # Samples are in random order within their client; the first ones of each client are held out.
     shuffled = np.lexsort([rng.random(len(client)), client])
     rank = np.empty(len(client), np.int64)
     rank[shuffled] = np.arange(len(client)) - np.repeat(partition.offsets[:-1], sizes)

@@ -1,9 +1,9 @@
 """Exact partitions as lists of sample indices, one per client, in memory and in files.
 
-A JSON file holds a list of lists, or an object with one list per client. An ``.npz`` file holds one
-integer array per client, or ``order`` and ``offsets`` such that client k has
-``order[offsets[k]:offsets[k + 1]]``. Named clients are ordered by the number in their name, or as
-they stand in the file if not all names have one. Nothing in a file is ever executed.
+A JSON file contains a list of lists, or an object with one list per client. An ``.npz`` file
+contains one integer array per client, or ``order`` and ``offsets`` such that client k has
+``order[offsets[k]:offsets[k + 1]]``. Named clients are sorted by the number in their name, or keep
+the order of the file unless every name has a distinct number. Nothing in a file is executed.
 """
 
 import json
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class _Lists(Protocol):
-    """What is saved of a partition."""
+    """The arrays of a partition that are saved."""
 
     @property
     def order(self) -> np.ndarray: ...
@@ -39,13 +39,13 @@ def assign(lists: Sequence[Any], num_samples: int, what: str) -> np.ndarray:
     Args:
         lists: sample indices of every client, integers in ``[0, num_samples)``.
         num_samples: number of training samples.
-        what: the origin of the lists, for messages.
+        what: the origin of the lists, for error messages.
 
     Returns:
-        int32 ``[num_samples]``, -1 for a sample that is in no list.
+        int32 ``[num_samples]``, -1 for a sample that is not in any list.
 
     Raises:
-        ValueError: one sentence naming the client and the index that is wrong.
+        ValueError: if a list is invalid; the message names the client and the index.
     """
     if not len(lists):
         raise ValueError(f"{what} has no client; at least one is needed.")
@@ -80,10 +80,10 @@ def assign(lists: Sequence[Any], num_samples: int, what: str) -> np.ndarray:
 
 
 def read(path: str | os.PathLike[str]) -> list[Any]:
-    """Reads the index lists of a file; :func:`assign` checks them.
+    """Reads the index lists of a file without validating them, which :func:`assign` does.
 
     Raises:
-        ValueError: one sentence if the file cannot be read or has another format.
+        ValueError: if the file cannot be read or has an unknown format.
     """
     place = Path(path).expanduser()
     try:
@@ -101,13 +101,13 @@ def read(path: str | os.PathLike[str]) -> list[Any]:
 
 
 def save_partition(path: str | os.PathLike[str], partition: _Lists) -> None:
-    """Writes a partition to a ``.json`` or ``.npz`` file that ``file(path=...)`` reads.
+    """Writes a partition to a ``.json`` or ``.npz`` file that ``file(path=...)`` can read.
 
-    JSON holds one list of training sample indices per client. ``.npz`` holds ``order``,
-    ``offsets``, and the server's ``labelled`` and ``unlabelled`` samples.
+    JSON files contain one list of training sample indices per client. ``.npz`` files contain
+    ``order``, ``offsets``, and the server's ``labelled`` and ``unlabelled`` samples.
 
     Args:
-        path: the file; its suffix chooses the format.
+        path: the file, whose suffix determines the format.
         partition: a :class:`~fedjax_skew.data.partition.Partition`.
     """
     place = Path(path).expanduser()
@@ -158,7 +158,7 @@ def _by_number(names: list[str]) -> list[str]:
 
 
 def _integers(entries: Any) -> np.ndarray | None:
-    """One-dimensional int64 indices, or None if they are anything else."""
+    """Converts one-dimensional integers to int64; returns None for anything else."""
     if isinstance(entries, (str, bytes)):
         return None
     try:

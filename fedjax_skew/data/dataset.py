@@ -1,7 +1,7 @@
-"""The one form every dataset takes, and how it is built from arrays.
+"""The format of all datasets, and how to build one from arrays.
 
-:meth:`Dataset.from_arrays` accepts what numpy accepts and converts it. The readers of files build
-:class:`Dataset` themselves. :func:`validate` checks either.
+:meth:`Dataset.from_arrays` accepts anything that numpy can convert to an array. The readers of
+files build :class:`Dataset` directly. :func:`validate` checks both.
 """
 
 import dataclasses
@@ -19,18 +19,18 @@ from fedjax_skew.data import arrays
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-    """A classification dataset in host memory, or mapped from files.
+    """A classification dataset in host memory or in memory-mapped files.
 
     Attributes:
-        name: the name it was loaded by.
+        name: the name by which the dataset was loaded.
         x_train: uint8 ``[N, H, W, C]`` images or float32 ``[N, ...]``.
         y_train: int32 ``[N]``, values in ``[0, num_classes)``. :func:`validate` converts arrays of
-            other types.
+            other dtypes.
         x_test: as ``x_train``.
         y_test: as ``y_train``.
         num_classes: number of classes.
         client_ids: int ``[N]``, the natural client of every training sample, or None.
-        mean: per-channel mean of ``x_train / 255``; ``()`` for float data, which is used as it is.
+        mean: per-channel mean of ``x_train / 255``; ``()`` for float data, which is not normalised.
         std: per-channel standard deviation of ``x_train / 255``; ``()`` for float data.
         class_names: one name per class, or ``()``.
         x_validation: as ``x_train``, or None; see :func:`fedjax_skew.data.holdout.with_validation`.
@@ -63,24 +63,24 @@ class Dataset:
         class_names: Sequence[str] = (),
         name: str = "arrays",
     ) -> "Dataset":
-        """Builds a checked dataset from arrays or nested lists.
+        """Builds a validated dataset from arrays or nested lists.
 
-        Integers of at least three axes are images with values in 0..255 and are stored as uint8;
-        images without a channel axis get one. Everything else becomes float32. Channel statistics
-        are computed from the training images.
+        Integer arrays with at least three axes are images with values in 0..255 and are stored as
+        uint8; a channel axis is added to images without one. Everything else is converted to
+        float32. Channel statistics are computed from the training images.
 
         Args:
             x_train: training samples ``[N, H, W, C]``, ``[N, H, W]`` or ``[N, features]``.
-            y_train: integer labels ``[N]`` that count from 0.
+            y_train: integer labels ``[N]``, starting at 0.
             x_test: as ``x_train``.
             y_test: as ``y_train``.
-            num_classes: number of classes; default one more than the largest label.
-            client_ids: integers ``[N]`` of any size, the natural client of every training sample.
+            num_classes: number of classes; one more than the largest label by default.
+            client_ids: arbitrary integers ``[N]``, the natural client of every training sample.
             class_names: one name per class.
             name: the dataset's name in messages and reports.
 
         Raises:
-            ValueError: one sentence naming the array that is wrong and what is allowed.
+            ValueError: if an array is invalid; the message names the array and what is allowed.
         """
         labels = {"y_train": y_train, "y_test": y_test}
         labels = {field: arrays.as_labels(field, y) for field, y in labels.items()}
@@ -102,7 +102,7 @@ class Dataset:
 
     @functools.cached_property
     def hash(self) -> str:
-        """The sha256 of everything that affects training, computed once."""
+        """The SHA-256 hash of everything that affects training, computed once."""
         digest = hashlib.sha256(f"{self.num_classes} {self.mean} {self.std}".encode())
         for field in dataclasses.fields(self):
             array = getattr(self, field.name)
@@ -113,14 +113,14 @@ class Dataset:
 
 
 def validate(dataset: Dataset) -> Dataset:
-    """Checks a dataset and completes it.
+    """Validates a dataset and completes it.
 
-    Arrays of other types are converted as by ``Dataset.from_arrays``, channel statistics are
+    Arrays of other dtypes are converted as by ``Dataset.from_arrays``, channel statistics are
     computed if uint8 images have none, and client ids are renumbered from 0. A warning is logged
     for labels that may be a mistake.
 
     Raises:
-        ValueError: one sentence naming the array that is wrong and what is allowed.
+        ValueError: if an array is invalid; the message names the array and what is allowed.
     """
     dataset = _converted(dataset)
     check_arrays(dataset)
@@ -138,7 +138,7 @@ def validate(dataset: Dataset) -> Dataset:
 
 
 def _converted(dataset: Dataset) -> Dataset:
-    """Returns the dataset with arrays of the documented types and ranks."""
+    """Returns the dataset with arrays of the documented dtypes and ranks."""
     changes: dict[str, Any] = {}
     for field in ("x_train", "x_test", "x_validation", "y_train", "y_test", "y_validation"):
         old = getattr(dataset, field)
@@ -182,7 +182,7 @@ def check_arrays(dataset: Dataset) -> Dataset:
 
 
 def _check_classes(dataset: Dataset) -> None:
-    """Checks that the labels make sense as classes, which a range check cannot tell."""
+    """Checks that the labels are plausible as classes, beyond their range."""
     train, test = np.unique(dataset.y_train), np.unique(dataset.y_test)
     seen = np.union1d(train, test)
     if len(seen) == 1:

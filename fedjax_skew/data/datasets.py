@@ -1,4 +1,4 @@
-"""Loading datasets by name; what is known about each is in :mod:`fedjax_skew.data.catalog`."""
+"""Loading of datasets by name; :mod:`fedjax_skew.data.catalog` describes each of them."""
 
 import importlib
 import inspect
@@ -14,15 +14,15 @@ _CONTEXT = ("name", "data_dir", "path", "seed", "num_clients")
 
 
 def names() -> dict[str, str]:
-    """Returns every registered name with one line of description.
+    """Returns every registered name with a one-line description.
 
-    Any other TFDS image classification name works too once it is prepared.
+    Any other image classification dataset of TFDS can be used once it is prepared.
     """
     return {info.name: info.description for info in REGISTRY.values()}
 
 
 def find(name: str) -> DatasetInfo | None:
-    """Returns the entry of a name, of ``name(...)`` or of a paper's name; None if there is none."""
+    """Returns the entry of ``name``, ``name(...)`` or an alias, or None if there is none."""
     name = name.split("(")[0].strip()
     if name in REGISTRY:
         return REGISTRY[name]
@@ -30,7 +30,7 @@ def find(name: str) -> DatasetInfo | None:
 
 
 def title(name: str) -> str:
-    """Returns how a dataset is written in tables and figures; other names stay as they are."""
+    """Returns the title of a dataset for tables and figures; unknown names are not changed."""
     info = find(name)
     return {info.name: info.title, **info.aliases}.get(name, name) if info else name
 
@@ -47,22 +47,21 @@ def load(
     """Loads a dataset by name.
 
     Args:
-        name: one of :func:`names`, ``synthetic(lambda, mu)``, or any prepared TFDS image
-            classification name.
-        data_dir: where TFDS data is prepared or where published files lie; default TFDS's own
-            directory (``$TFDS_DATA_DIR``, else ``~/tensorflow_datasets``).
-        path: the file or directory of a dataset of your own (``npz``, ``leaf``).
-        seed: draws the synthetic data; other datasets do not depend on it.
+        name: one of :func:`names`, ``synthetic(lambda, mu)``, or the name of any prepared image
+            classification dataset of TFDS.
+        data_dir: directory of prepared TFDS data or of published files; TFDS's own directory by
+            default (``$TFDS_DATA_DIR``, otherwise ``~/tensorflow_datasets``).
+        path: the file or directory of a user-provided dataset (``npz``, ``leaf``).
+        seed: random seed of the synthetic data; other datasets do not depend on it.
         num_clients: number of clients of the synthetic data.
-        **options: what the reader of this dataset takes: ``num_classes`` (npz, leaf),
-            ``image_size``, ``cache_dir`` (everything decoded from images), ``synsets``
-            (imagenet_subset12).
+        **options: options of the dataset's reader: ``num_classes`` (npz, leaf), ``image_size``
+            and ``cache_dir`` (datasets decoded from images), ``synsets`` (imagenet_subset12).
 
     Returns:
-        A checked dataset.
+        A validated dataset.
 
     Raises:
-        ValueError: one sentence that says what is wrong or missing and how to fix it.
+        ValueError: if the name or an option is invalid, or the data is missing or damaged.
     """
     if not isinstance(name, str) or not name.strip():
         raise ValueError(

@@ -1,8 +1,8 @@
 """The federated view of a dataset: one copy of the samples and an index table.
 
-Samples are stored once. A client is a slice ``order[offsets[k]:offsets[k + 1]]`` of sample ids,
-sorted by class, so that nothing is copied per client and class ``c`` of a client is a slice too.
-Several seeds share the samples and have one index table each.
+Samples are stored once. Client k is a slice ``order[offsets[k]:offsets[k + 1]]`` of sample ids,
+sorted by class, so that no samples are copied per client and each class of a client is a slice as
+well. Several seeds share the samples and have one index table each.
 """
 
 from collections.abc import Sequence
@@ -12,26 +12,27 @@ import numpy as np
 
 from fedjax_skew.data.partition import Partition
 
-Array = Any  # of JAX, or of numpy on the host
+Array = Any  # A JAX array, or a numpy array on the host.
 
 
 class FederatedData(NamedTuple):
     """Arrays of a federated training set for ``S`` seeds and ``K`` clients.
 
     Attributes:
-        x: samples ``[N, ...]`` as stored; None, with labels and order, if they are elsewhere.
+        x: samples ``[N, ...]`` as stored; None, like ``labels`` and ``order``, if the samples are
+            not on the device.
         labels: int32 ``[N]``.
         order: int32 ``[S, n]``, sample ids sorted by (client, class).
         offsets: int32 ``[S, K + 1]``.
         class_counts: int32 ``[S, K, C]``.
         labelled: int32 ``[S, a]``, ids of the server's labelled samples.
         unlabelled: int32 ``[S, u]``, ids of the server's unlabelled samples.
-        labelled_x: samples that ``labelled`` counts in, or None for ``x``.
-        labelled_labels: their labels, or None for ``labels``.
-        unlabelled_x: samples that ``unlabelled`` counts in, or None for ``x``.
-        starts: int32 ``[S, K]``, where clients begin in ``order``, or None for their offsets.
+        labelled_x: samples that ``labelled`` indexes; ``x`` if None.
+        labelled_labels: labels that ``labelled`` indexes; ``labels`` if None.
+        unlabelled_x: samples that ``unlabelled`` indexes; ``x`` if None.
+        starts: int32 ``[S, K]``, the positions of clients in ``order``; their offsets if None.
         log_weights: float32 ``[T, K]``, logarithms of the weights with which round ``t`` (modulo
-            T) draws clients, ``-inf`` for those that are not there, or None for uniform draws.
+            T) draws clients, ``-inf`` for unavailable clients; None for uniform draws.
     """
 
     x: Array
@@ -48,21 +49,21 @@ class FederatedData(NamedTuple):
     log_weights: Array | None = None
 
     def size(self, seed: Array, client: Array) -> Array:
-        """Number of a client's samples."""
+        """Returns the number of a client's samples."""
         return self.offsets[seed, client + 1] - self.offsets[seed, client]
 
     def start(self, seed: Array, client: Array) -> Array:
-        """Where a client begins in ``order``."""
+        """Returns the position of a client's first sample in ``order``."""
         return (self.offsets if self.starts is None else self.starts)[seed, client]
 
     def server_labelled(self, ids: Array) -> tuple[Array, Array]:
-        """Samples and labels of the server by its ids ``[a]``."""
+        """Returns the server's labelled samples and labels for the ids ``[a]``."""
         if self.labelled_x is None or self.labelled_labels is None:
             return self.x[ids], self.labels[ids]
         return self.labelled_x[ids], self.labelled_labels[ids]
 
     def server_unlabelled(self, ids: Array) -> Array:
-        """Samples of the server by its ids ``[u]``."""
+        """Returns the server's unlabelled samples for the ids ``[u]``."""
         return (self.x if self.unlabelled_x is None else self.unlabelled_x)[ids]
 
 
@@ -72,10 +73,10 @@ def federate(
     partitions: Sequence[Partition],
     unlabelled_x: np.ndarray | None = None,
 ) -> FederatedData:
-    """Stacks the partitions of several seeds over one dataset (numpy, on the host).
+    """Stacks the partitions of several seeds over one dataset, as numpy arrays on the host.
 
-    Partitions may use different numbers of samples; shorter tables are padded with sample 0, which
-    no offset ever reaches.
+    Partitions may use different numbers of samples. Shorter tables are padded with sample 0, which
+    lies beyond all offsets.
     """
     width = max(len(p.order) for p in partitions)
     order = np.stack([np.pad(p.order, (0, width - len(p.order))) for p in partitions])

@@ -1,4 +1,4 @@
-"""A validation set, so that nothing has to be chosen on the test set."""
+"""A validation set, so that choices need not be made on the test set."""
 
 import dataclasses
 
@@ -7,19 +7,19 @@ import numpy as np
 from fedjax_skew.data import long_tail
 from fedjax_skew.data.dataset import Dataset
 
-_STREAM = 0x7A1  # Apart from the streams of partitions.
+_STREAM = 0x7A1  # Distinct from the random streams of partitions.
 
 
 def with_validation(dataset: Dataset, fraction: float, seed: int = 0) -> Dataset:
     """Moves a class-stratified part of the training set into a validation set.
 
-    Every class gives ``fraction`` of its training samples, rounded down. The test set, the channel
-    statistics and the order of the remaining training samples stay as they are.
+    The share ``fraction`` of the training samples of every class, rounded down, is moved. The test
+    set, the channel statistics and the order of the remaining training samples do not change.
 
     Args:
         dataset: a dataset without a validation set.
-        fraction: in ``[0, 1)``; 0 returns the dataset itself.
-        seed: draws the samples.
+        fraction: in ``[0, 1)``; 0 returns the dataset unchanged.
+        seed: random seed.
 
     Returns:
         The dataset with fewer training samples and with ``x_validation`` and ``y_validation``.
@@ -35,8 +35,8 @@ def with_validation(dataset: Dataset, fraction: float, seed: int = 0) -> Dataset
     sizes = np.floor(counts * fraction + 1e-9).astype(np.int64)
     if not sizes.any():
         raise ValueError(
-            f"dataset.validation={fraction} gives no sample of any class; the largest class has "
-            f"{counts.max()} training samples."
+            f"dataset.validation={fraction} is less than one sample of every class; the largest "
+            f"class has {counts.max()} training samples."
         )
     rng = np.random.default_rng([int(seed), _STREAM])
     taken = long_tail.keep_per_class(dataset.y_train, sizes, rng)

@@ -1,7 +1,7 @@
-"""TinyImageNet-200, mini-ImageNet and the 12-class ImageNet subset, from their published folders.
+"""Readers of the published folders of TinyImageNet-200, mini-ImageNet and a 12-class ImageNet.
 
-Classes are numbered in the order of their sorted synset names in all three. Images are RGB; one
-that is not of the wanted size is resized as a whole.
+In all three datasets, classes are numbered in the order of their sorted synset names. Images are
+RGB; an image of another size is resized as a whole, without cropping.
 """
 
 import csv
@@ -22,9 +22,9 @@ def load_tiny_imagenet(
 ) -> Dataset:
     """Reads TinyImageNet-200.
 
-    Layout: ``wnids.txt``, ``train/<wnid>/images/*.JPEG``, ``val/images/*.JPEG`` with
-    ``val/val_annotations.txt``, and ``words.txt``. The labels of the official test images were
-    never published, so the validation set is the test set, as everywhere in the literature.
+    The layout is ``wnids.txt``, ``train/<wnid>/images/*.JPEG``, ``val/images/*.JPEG`` with
+    ``val/val_annotations.txt``, and ``words.txt``. The labels of the official test images have not
+    been published, so the validation set is used as the test set, as is usual in the literature.
     """
     root = image_layouts.locate(
         "tiny_imagenet",
@@ -68,16 +68,16 @@ def load_mini_imagenet(
 ) -> Dataset:
     """Reads mini-ImageNet as a 100-class problem.
 
-    Two layouts are read: the published ``train.csv``, ``val.csv``, ``test.csv`` (columns filename,
-    label) beside ``images/``; and one folder per class, either at the top or inside ``train``,
-    ``val``, ``test``.
+    Two layouts are supported: the published ``train.csv``, ``val.csv`` and ``test.csv`` (columns
+    filename, label) next to ``images/``; and one folder per class, either at the top level or
+    inside ``train``, ``val`` and ``test``.
 
-    The published splits are few-shot splits, their classes are disjoint. For classification all 100
-    classes are joined and the 600 images of each class, in the order of their file names, are cut
-    into 500 for training, 50 for validation (left out) and 50 for testing; a class of another size
-    is cut in the same proportion 10 : 1 : 1. Where folders ``train`` and ``test`` hold the same
-    classes, that split is kept as it is. ``image_size`` is 84 by default; the FedLC-LT paper uses
-    224.
+    The published splits are few-shot splits with disjoint classes. For classification, all 100
+    classes are combined, and the 600 images of each class, in the order of their file names, are
+    divided into 500 for training, 50 for validation (not used) and 50 for testing; a class of
+    another size is divided in the same proportion 10 : 1 : 1. If the folders ``train`` and ``test``
+    contain the same classes, that split is used instead. ``image_size`` is 84 by default; the
+    FedLC-LT paper uses 224.
     """
     root = image_layouts.locate(
         "mini_imagenet",
@@ -131,9 +131,10 @@ def load_imagenet_subset12(
 ) -> Dataset:
     """Reads a 12-class subset of ImageNet at 64x64.
 
-    Layout: ``train/<synset>/*.JPEG`` and ``val/<synset>/*.JPEG``; ``val`` is the test set. The
-    FedLC paper does not name its 12 classes: either the folders are exactly 12, or ``synsets``
-    names 12 of them (separated by commas), so that a full ImageNet tree can be used in place.
+    The layout is ``train/<synset>/*.JPEG`` and ``val/<synset>/*.JPEG``; ``val`` is the test set.
+    The FedLC paper does not name its 12 classes: either there are exactly 12 folders, or
+    ``synsets`` names 12 of them, separated by commas, so that a full ImageNet directory can be
+    used.
     """
     root = image_layouts.locate(
         "imagenet_subset12",
@@ -191,7 +192,7 @@ def _csv_classes(root: Path, path: Path) -> dict[str, list[Path]]:
         for number, row in enumerate(csv.reader(stream), 1):
             if number == 1 and row[:2] == ["filename", "label"]:
                 continue
-            # A name with a path in it could point outside the folder of images.
+            # A file name that contains a path could point outside of the folder of images.
             if len(row) < 2 or os.path.basename(row[0]) != row[0] or not row[0] or not row[1]:
                 raise ValueError(f"Line {number} of {path} is not of the form filename,label.")
             files.setdefault(row[1], []).append(root / "images" / row[0])

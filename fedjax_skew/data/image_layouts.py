@@ -1,4 +1,4 @@
-"""What the readers of hand-made directories share: finding a layout, and decoding its images."""
+"""Shared functions of the readers of published directories: finding and decoding their images."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -24,17 +24,17 @@ def locate(
     fits: Callable[[Path], bool],
     needed: str,
 ) -> Path:
-    """Finds the directory that holds a published layout.
+    """Finds the directory that contains a published layout.
 
     Args:
         name: dataset name.
-        data_dir: where to look; default TFDS's directory for manual downloads.
-        folders: names the directory usually has.
-        fits: whether a directory has the layout.
-        needed: the layout in words, for the error.
+        data_dir: where to look; TFDS's data directory by default.
+        folders: usual names of the directory.
+        fits: returns whether a directory has the layout.
+        needed: a description of the layout for the error message.
 
     Raises:
-        ValueError: one sentence with what was looked for, where, and the command to run then.
+        ValueError: if no directory has the layout.
     """
     root = Path(data_dir).expanduser() if data_dir else tfds_source.default_dir()
     tried = [base / f for base in (root, root / "downloads" / "manual") for f in (".", *folders)]
@@ -67,7 +67,7 @@ def load_images(
     image_size: int,
     cache_dir: str | os.PathLike[str] | None,
 ) -> Dataset:
-    """Decodes listed (file, label) pairs as RGB squares, through the cache."""
+    """Decodes listed (file, label) pairs as square RGB images, using the cache."""
     whole(1, 4096).check("dataset.image_size", image_size)
     names = tuple(class_names)
     for part, listing in (("training", train), ("test", test)):

@@ -1,4 +1,4 @@
-"""Pillow decoding into one uint8 array, in threads."""
+"""Decoding of images into one uint8 array, with Pillow and several threads."""
 
 import io
 import os
@@ -22,23 +22,23 @@ def decode(
     """Decodes one image.
 
     Args:
-        data: the encoded bytes, or the file that holds them.
+        data: the encoded bytes, or the file that contains them.
         channels: 1 (grey), 3 or 4.
-        size: (height, width) to resize to, the whole image and without keeping its aspect, as
-            mini-ImageNet and the downsampled ImageNets were made; None keeps the size.
+        size: (height, width) to which the whole image is resized without preserving its aspect
+            ratio, as in mini-ImageNet and downsampled ImageNet; None keeps the size.
 
     Returns:
         uint8 ``[height, width, channels]``.
 
     Raises:
-        ValueError: the data is not an image Pillow can read.
+        ValueError: if the data is not an image that Pillow can read.
     """
     Image = import_extra("PIL.Image", "data")
     try:
         stream = io.BytesIO(data) if isinstance(data, bytes) else data
         with Image.open(stream, formats=("PNG", "JPEG")) as image:
             if size is not None and size != (image.height, image.width):
-                # A JPEG can be decoded at a fraction of its size, still twice what is needed.
+                # A JPEG can be decoded at a reduced size, here at least twice the needed one.
                 image.draft(None, (2 * size[1], 2 * size[0]))
             picture = image if image.mode == _MODES[channels] else image.convert(_MODES[channels])
             if size is not None and size != (picture.height, picture.width):
@@ -51,7 +51,7 @@ def decode(
 
 
 def progress(title: str, total: int) -> Any:
-    """A progress bar on stderr that appears only if decoding takes more than two seconds."""
+    """Returns a progress bar on stderr that appears if decoding takes more than two seconds."""
     return import_extra("tqdm", "data").tqdm(
         total=total,
         desc=f"Decoding {title}",

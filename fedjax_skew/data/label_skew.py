@@ -1,4 +1,4 @@
-"""Partition rules drawn class by class: Dirichlet shares, and the double imbalance of FedGR."""
+"""Partition rules that draw class by class: Dirichlet shares, and FedGR's double imbalance."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ from fedjax_skew.data.spec import also
 Beta = Annotated[float, number(1e-6, 1e6), also("alpha")]
 Rounding = Literal["largest_remainder", "published"]
 
-# Limits are counts, not seconds, so that the result never depends on the machine.
+# Limits are counts instead of times, so that results do not depend on the machine.
 _MAX_NUMBERS = 2_000_000
 _MAX_DRAWS = 200
 _MAX_GROUP_DRAWS = 5_000
@@ -28,15 +28,15 @@ def dirichlet(
     min_size: Annotated[int, whole(1)] = 10,
     rounding: Rounding = "largest_remainder",
 ) -> np.ndarray:
-    """Every class is divided in Dirichlet(beta) shares; with balance, a client that holds its fair
-    share gets no more of the next class; redrawn until every client has min_size samples.
+    """Every class is divided in Dirichlet(beta) shares; with balance, a client that has its fair
+    share receives no further classes; redrawn until every client has min_size samples.
 
-    Classes are divided in the order of their numbers, and the fair share is ``N / K`` samples. If
-    no draw within the limit gives every client ``min_size`` samples, the draw with the largest
-    smallest client is repaired by :func:`apportion.fill_short_clients` and a warning is logged.
+    Classes are divided in the order of their indices, and the fair share is ``N / K`` samples. If
+    no draw within the limit gives every client ``min_size`` samples, the draw whose smallest client
+    is largest is repaired by :func:`apportion.fill_short_clients`, and a warning is logged.
 
-    Shares become whole numbers by largest remainders, so all clients are alike. With
-    ``rounding=published`` the cumulative shares are rounded down, as in the published code of
+    Shares are rounded by the method of largest remainders, so that all clients are treated equally.
+    With ``rounding=published``, the cumulative shares are rounded down, as in the published code of
     several papers: the last client then receives the remainder of every class, and with many
     clients it holds far more classes than the others.
     """
@@ -55,15 +55,15 @@ def grouped_dirichlet(
     beta: Beta,
     group_size: Annotated[int, whole(1)] = 10,
 ) -> np.ndarray:
-    """Dirichlet(beta) shares inside random blocks of samples, one block per group of clients, then
-    cut into equal sizes (CReFF, FEDIC, FedLF, FedLC-LT).
+    """Dirichlet(beta) shares within random blocks of samples, one block per group of clients, then
+    divided into equal sizes (CReFF, FEDIC, FedLF, FedLC-LT).
 
-    The shuffled samples are cut into one block per ``group_size`` clients, in proportion to the
-    clients of the group. Inside a block, every class is divided among the group by
-    :func:`dirichlet` with the balance rule and the published rounding, redrawn until the smallest
-    client has at least half of the mean. The lists of all clients, each sorted by class, are
-    joined in client order and cut into pieces whose sizes differ by at most one. A client
-    therefore also holds some of its neighbour's samples.
+    The shuffled samples are divided into one block per ``group_size`` clients, in proportion to the
+    number of clients of the group. Within a block, every class is divided among the group by
+    :func:`dirichlet` with the balance rule and the published rounding, which is redrawn until the
+    smallest client has at least half of the mean. The lists of all clients, each sorted by class,
+    are concatenated in client order and divided into pieces whose sizes differ by at most one. A
+    client therefore also receives some of its neighbour's samples.
     """
     shuffled = rng.permutation(len(pool.labels)).astype(np.int32)
     step = len(shuffled) * group_size // pool.num_clients
@@ -114,7 +114,7 @@ def _draw(
     draws: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Returns the first table whose smallest client has ``min_size``, else the best one drawn."""
+    """Draws tables until the smallest client has ``min_size``; returns the best one drawn."""
     best, best_size = np.zeros((0, 0), np.int32), -1
     for _ in range(draws):
         table = _dirichlet_table(class_sizes, num_clients, beta, balance, rounding, rng)
@@ -134,16 +134,15 @@ def _dirichlet_table(
     rounding: Rounding,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draws how many samples of class c client k gets, int32 ``[C, K]``."""
+    """Draws the number of samples of each class and client, int32 ``[C, K]``."""
     table = np.zeros((len(class_sizes), num_clients), np.int32)
     sizes = np.zeros(num_clients, np.int64)
     fair = class_sizes.sum() / num_clients
     for c, total in enumerate(class_sizes):
         if total == 0:
             continue
-        # Normalised gammas are Dirichlet. Their logarithm is drawn (a gamma of beta + 1 times a
-        # power of a uniform number), because at small beta the gammas themselves all underflow to
-        # zero.
+        # Normalised gamma variates are Dirichlet. Their logarithms are drawn, as a gamma(beta + 1)
+        # variate times a power of a uniform one, because they underflow to zero for small beta.
         weights = np.log(rng.standard_gamma(beta + 1, num_clients))
         weights -= rng.standard_exponential(num_clients) / beta
         if balance:
@@ -169,13 +168,13 @@ def double(
     """Every client holds a fixed number of labels; the holders of a label share it by the power
     law rank^-power (FedGR).
 
-    Labels are dealt like cards: a shuffled deck of all classes is cut into hands of ``labels``, one
-    per client, then the next deck; what the first deck leaves over comes first in the second, so
-    every class is held by some client as soon as ``clients * labels >= classes``. The holders of a
-    class, in random order, share all of its samples in proportion to ``rank^-power``, at least one
-    each. A client therefore holds exactly ``labels`` labels (fewer only where a class has fewer
-    samples than holders) of very different sizes, and the whole pool is divided. Only a class that
-    no client can hold is left out, which is logged.
+    Labels are dealt like cards: a shuffled deck of all classes is divided into hands of ``labels``
+    classes, one per client, followed by further decks. The remainder of the first deck comes first
+    in the second one, so that every class is held by some client if ``clients * labels >=
+    classes``. The holders of a class, in random order, share all of its samples in proportion to
+    ``rank^-power``, with at least one sample each. A client therefore holds exactly ``labels``
+    labels of very different sizes, or fewer if a class has fewer samples than holders, and the
+    whole pool is divided. Only classes that no client can hold are discarded, which is logged.
     """
     class_sizes = np.bincount(pool.labels, minlength=pool.num_classes)
     present = np.flatnonzero(class_sizes)
@@ -203,7 +202,7 @@ def double(
     if len(unheld):
         logging.warning(
             "partition: %d clients of double(labels=%d) cannot hold all classes; the samples of "
-            "classes %s are left out.",
+            "classes %s are discarded.",
             pool.num_clients,
             labels,
             ", ".join(map(str, unheld[:20])),
@@ -212,7 +211,7 @@ def double(
 
 
 def _deal_cards(num_clients: int, cards: int, hand: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns ``[num_clients, hand]`` card numbers, no card twice in a hand."""
+    """Returns card indices ``[num_clients, hand]``, which are distinct within each hand."""
     hands_per_deck = cards // hand
     decks = -(-num_clients // hands_per_deck)
     order = rng.permuted(np.tile(np.arange(cards, dtype=np.int32), (decks, 1)), axis=1)
@@ -221,7 +220,7 @@ def _deal_cards(num_clients: int, cards: int, hand: int, rng: np.random.Generato
         left = order[0, dealt:]
         order[1] = np.concatenate([left, order[1][~np.isin(order[1], left)]])
     hands = order[:, :dealt].reshape(-1, hand)[:num_clients]
-    # A client's number must not say which deck it was dealt from.
+    # The index of a client must not depend on the deck from which its hand was dealt.
     return rng.permutation(hands)
 
 

@@ -1,7 +1,7 @@
-"""Datasets in LEAF's JSON format, one natural client per user; FEMNIST is one of them.
+"""Datasets in LEAF's JSON format, such as FEMNIST, with one natural client per user.
 
-A file holds ``users``, optionally ``num_samples``, and ``user_data``, where ``user_data[user]``
-holds ``x``, one vector of numbers or one image per sample, and ``y``, one integer label per sample.
+A file contains ``users``, optionally ``num_samples``, and ``user_data``, where ``user_data[user]``
+has ``x``, one vector of numbers or one image per sample, and ``y``, one integer label per sample.
 """
 
 import json
@@ -37,13 +37,13 @@ def load(
 
     Args:
         path: a directory with ``train/*.json`` and ``test/*.json``; or one ``.json`` file or a
-            directory of them (LEAF's ``all_data``), of which the last tenth of every user's
-            samples, at least one of two, becomes the test set.
-        num_classes: number of classes; default one more than the largest label.
+            directory of such files (LEAF's ``all_data``), of which the last tenth of the samples of
+            every user with at least two samples, and at least one sample, becomes the test set.
+        num_classes: number of classes; one more than the largest label by default.
         cache_dir: see :mod:`fedjax_skew.data.cache`.
 
     Returns:
-        A dataset whose client ids number the users of the training set in the order of their
+        A dataset whose client ids enumerate the users of the training set in the order of their
         names. Samples are converted as by :meth:`Dataset.from_arrays`.
     """
     if path is None or not os.fspath(path):
@@ -85,17 +85,17 @@ def load_femnist(
 ) -> Dataset:
     """Reads FEMNIST, characters of the NIST forms with one client per writer.
 
-    Images have 784 values in [0, 1] and labels are 0..61: digits, upper case, lower case. Pixels
-    are stored as the bytes they came from. The union of the test files is the test set.
+    Images have 784 values in [0, 1], which are stored as bytes. Labels are 0..61: digits, upper
+    case and lower case. The union of the test files is the test set.
 
     Args:
-        data_dir: directory with ``train/`` and ``test/``, or one that has it as ``femnist`` or
+        data_dir: directory with ``train/`` and ``test/``, or one that contains it as ``femnist`` or
             ``femnist/data``.
         cache_dir: see :mod:`fedjax_skew.data.cache`.
 
     Returns:
-        uint8 ``[N, 28, 28, 1]``, 62 classes; client ids number the writers of the training files in
-        the order of their names.
+        uint8 ``[N, 28, 28, 1]`` with 62 classes; client ids enumerate the writers of the training
+        files in the order of their names.
     """
     root = image_layouts.locate(
         "femnist",
@@ -137,7 +137,7 @@ def _femnist_images(folder: Path, samples: _Samples) -> np.ndarray:
 
 
 def _split(samples: _Samples) -> tuple[_Samples, _Samples]:
-    """Cuts the last tenth of every user's samples off, at least one of two."""
+    """Splits off the last tenth of every user's samples, at least one if there are two or more."""
     _, users, sizes = np.unique(samples.users, return_inverse=True, return_counts=True)
     order = np.argsort(users, kind="stable")
     rank = np.empty(len(users), np.int64)
@@ -159,7 +159,7 @@ def _read(files: Sequence[Path]) -> _Samples:
 
 
 def _users(file: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yields (user, samples, labels) of one file, checked; users without samples are skipped."""
+    """Yields the validated (user, samples, labels) of one file, except users without samples."""
     try:
         content = json.loads(file.read_text())
         users, data = list(content["users"]), content["user_data"]

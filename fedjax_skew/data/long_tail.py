@@ -1,7 +1,7 @@
-"""The server's own samples, and the long tail cut from what is left.
+"""Selection of the server's samples, and of a long-tailed subset of the remaining samples.
 
-Both happen before the training data is divided among clients, in this order: the server's labelled
-samples (class-balanced), its unlabelled samples (random), then the long tail.
+Both are applied before the training data is divided among clients, in this order: the server's
+labelled samples (class-balanced), its unlabelled samples (random), then the long tail.
 """
 
 from typing import Annotated, Literal
@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from fedjax_skew.checks import at_least
+from fedjax_skew.data import apportion
 
 
 def longtail(
@@ -19,18 +20,18 @@ def longtail(
     if_: Annotated[float, at_least(1)],
     order: Literal["index", "random"] = "index",
 ) -> np.ndarray:
-    """Class c first keeps n_max * if^(-c / (classes - 1)) samples, the rest is left out;
-    order=random shuffles which class is head and which is tail.
+    """Before the partition, class c keeps n_max * if^(-c / (classes - 1)) samples and the others
+    are discarded; order=random shuffles the classes from head to tail.
 
     Args:
         labels: int ``[n]``.
         num_classes: number of classes.
-        rng: draws the samples, and the order of the classes.
+        rng: draws the samples and the order of the classes.
         if_: imbalance factor, the ratio of the largest to the smallest class.
-        order: how classes are ordered from head to tail.
+        order: order of the classes from head to tail.
 
     Returns:
-        Sorted int32 places of the samples that are kept.
+        Sorted int32 positions of the samples that are kept.
     """
     head_to_tail = rng.permutation(num_classes) if order == "random" else None
     sizes = profile(np.bincount(labels, minlength=num_classes), if_, head_to_tail)
@@ -45,11 +46,11 @@ def server_splits(
     unlabelled: float,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Takes out the server's samples.
+    """Selects the server's samples.
 
-    ``labelled`` takes ``floor(labelled * N / classes)`` random samples of every class that has any,
-    so the set is balanced whatever the data is. ``unlabelled`` takes ``floor(unlabelled * N)``
-    random samples of the rest.
+    The labelled set has ``floor(labelled * N / classes)`` random samples of every class that has
+    samples, so that it is balanced even if the data is not. The unlabelled set has
+    ``floor(unlabelled * N)`` random samples of the others.
 
     Args:
         labels: int ``[N]``.
@@ -79,14 +80,15 @@ def server_splits(
         each = int(labelled * len(labels) / len(present) + 1e-9)
         if each < 1:
             raise ValueError(
-                f"server_data.labelled={labelled} of {len(labels)} samples gives no sample to each "
-                f"of {len(present)} classes; at least {len(present) / len(labels):.2g} is needed."
+                f"server_data.labelled={labelled} of {len(labels)} samples is less than one sample "
+                f"per class; at least {len(present) / len(labels):.2g} is needed for "
+                f"{len(present)} classes."
             )
         poor = present[counts[present] < each]
         if len(poor):
             raise ValueError(
-                f"server_data.labelled={labelled} takes {each} samples of every class but "
-                f"class {poor[0]} has only {counts[poor[0]]}; a smaller fraction is needed."
+                f"server_data.labelled={labelled} requires {each} samples of every class, but "
+                f"class {poor[0]} has only {counts[poor[0]]}; use a smaller fraction."
             )
         taken = keep_per_class(labels, np.where(counts > 0, each, 0), rng)
         ids = np.delete(ids, taken)
@@ -111,17 +113,18 @@ def profile(
 ) -> np.ndarray:
     """Returns the class sizes of an exponential long tail.
 
-    The class at place c of the order keeps ``n_c = n_max * imbalance^(-c / (C - 1))`` samples,
-    rounded down, so that the largest class has ``imbalance`` times the smallest. ``n_max`` is the
-    largest head for which every class has enough samples; with balanced data it is the class size.
+    The class at position c of the order keeps ``n_c = n_max * imbalance^(-c / (C - 1))`` samples,
+    rounded down, so that the largest class has ``imbalance`` times as many samples as the smallest.
+    ``n_max`` is the largest value for which every class has enough samples; for balanced data it is
+    the class size.
 
     Args:
-        class_counts: int ``[C]``, the samples there are.
+        class_counts: int ``[C]``, the number of available samples per class.
         imbalance: ratio of the largest to the smallest class, at least 1.
-        class_order: the classes from head to tail; default 0, 1, 2, ...
+        class_order: the classes from head to tail; 0, 1, 2, ... by default.
 
     Returns:
-        int64 ``[C]`` class sizes, at least 1 each.
+        int64 ``[C]`` class sizes, each at least 1.
     """
     num_classes = len(class_counts)
     if num_classes < 2:
@@ -134,7 +137,7 @@ def profile(
     shrink = imbalance ** (-np.arange(num_classes) / (num_classes - 1))
     largest = np.floor(class_counts[order] / shrink * (1 + 1e-12)).min()
     sizes = np.empty(num_classes, np.int64)
-    # The small addition keeps 5000 * 0.01 at 50 when the power is rounded downwards.
+    # The small addend keeps 5000 * 0.01 at 50 if the power is rounded down.
     sizes[order] = np.maximum(np.floor(largest * shrink + 1e-6), 1).astype(np.int64)
     if largest < imbalance:
         raise ValueError(
@@ -145,9 +148,8 @@ def profile(
 
 
 def keep_per_class(labels: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Returns sorted int32 places of ``sizes[c]`` random samples of every class c."""
-    shuffled = rng.permutation(len(labels)).astype(np.int32)
-    grouped = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    """Returns sorted int32 positions of ``sizes[c]`` random samples of every class c."""
+    grouped = apportion.group_by_class(labels, rng)
     counts = np.bincount(labels, minlength=len(sizes))
     rank = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.sort(grouped[rank < np.repeat(sizes, counts)])

@@ -1,9 +1,9 @@
-"""A user's own ``.npz`` file.
+"""Datasets in user-provided ``.npz`` files.
 
-Keys: ``x_train``, ``y_train``, ``x_test``, ``y_test`` and, if the data has natural clients,
-``client_ids`` (one integer of any size per training sample). The arrays are taken as
-:meth:`fedjax_skew.data.dataset.Dataset.from_arrays` takes them. Nothing in the file is ever
-executed: arrays of Python objects are refused.
+The keys are ``x_train``, ``y_train``, ``x_test``, ``y_test`` and, if the data has natural clients,
+``client_ids`` (one integer per training sample). The arrays are converted as by
+:meth:`fedjax_skew.data.dataset.Dataset.from_arrays`. Nothing in the file is executed: arrays of
+Python objects are rejected.
 """
 
 import os
@@ -32,10 +32,10 @@ def load(path: str | os.PathLike[str] | None, num_classes: int | None = None) ->
 
     Args:
         path: the file.
-        num_classes: number of classes; default one more than the largest label.
+        num_classes: number of classes; one more than the largest label by default.
 
     Raises:
-        ValueError: one sentence naming the key or the file and what is allowed.
+        ValueError: if the file cannot be read or an array is invalid.
     """
     if path is None or not os.fspath(path):
         raise ValueError(

@@ -1,10 +1,10 @@
-"""Dividing a training set among clients: ``partition("dirichlet(beta=0.1)", labels, ...)``.
+"""Partition of a training set among clients: ``partition("dirichlet(beta=0.1)", labels, ...)``.
 
-A specification is ``name`` or ``name(key=value, ...)``, with an optional long tail in front:
-``longtail(if=100)+dirichlet(alpha=0.4)``. :func:`names` lists the rules. In every partition a
-sample belongs to at most one client, every client has at least one sample, samples are left out
-only where the rule says so, and the same seed gives the same result. An exact partition can be
-built from index lists or client ids, see :class:`Partition`.
+A specification is ``name`` or ``name(key=value, ...)``, optionally preceded by a long tail, as in
+``longtail(if=100)+dirichlet(alpha=0.4)``. :func:`names` lists the rules. In every partition, a
+sample belongs to at most one client, every client has at least one sample, samples are discarded
+only if the rule says so, and equal seeds give equal results. An exact partition can be built from
+index lists or client ids; see :class:`Partition`.
 """
 
 import dataclasses
@@ -62,12 +62,12 @@ class Partition:
         """Builds a partition from one list of training sample indices per client.
 
         Args:
-            lists: sample indices of every client; samples in no list are left out.
+            lists: sample indices of every client; samples that are not in any list are discarded.
             labels: int ``[N]``, labels of the training samples.
-            num_classes: number of classes; default one more than the largest label.
+            num_classes: number of classes; one more than the largest label by default.
 
         Raises:
-            ValueError: one sentence naming the client and the index that is wrong.
+            ValueError: if a list is invalid; the message names the client and the index.
         """
         labels, num_classes = _check_labels(labels, num_classes)
         clients = client_lists.assign(lists, len(labels), "The partition")
@@ -83,7 +83,7 @@ class Partition:
         Args:
             client_ids: int ``[N]``; every distinct number is a client, in ascending order.
             labels: int ``[N]``, labels of the training samples.
-            num_classes: number of classes; default one more than the largest label.
+            num_classes: number of classes; one more than the largest label by default.
         """
         labels, num_classes = _check_labels(labels, num_classes)
         client_ids = _check_client_ids(client_ids, labels)
@@ -93,7 +93,7 @@ class Partition:
 
     @functools.cached_property
     def hash(self) -> str:
-        """The sha256 of all arrays, the same on every machine."""
+        """The SHA-256 hash of all arrays, which does not depend on the machine."""
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
             array = np.ascontiguousarray(getattr(self, field.name), "<i4")
@@ -118,7 +118,7 @@ class Partition:
 
 
 def names() -> dict[str, str]:
-    """Returns every partition rule, written with arguments and defaults, and one line about it."""
+    """Returns every partition rule, with its arguments and defaults, and a description."""
     listing = {spec_lib.signature(n, rule): spec_lib.summary(rule) for n, rule in _RULES.items()}
     tail = spec_lib.signature("longtail", long_tail.longtail)
     listing[f"{tail}+<partition>"] = spec_lib.summary(long_tail.longtail)
@@ -126,7 +126,7 @@ def names() -> dict[str, str]:
 
 
 def check(spec: str) -> None:
-    """Checks a specification without data; raises ``ValueError`` if it is not one."""
+    """Raises ``ValueError`` if a specification is invalid, which is checked without data."""
     _parse(spec)
 
 
@@ -143,22 +143,22 @@ def partition(
 ) -> Partition:
     """Divides training samples among clients.
 
-    The server's samples are taken out first, then the long tail is cut, then the rest is divided.
-    Each of the three has its own random stream, so the server's samples are the same for every
-    partition.
+    The server's samples are taken first, then the long tail is applied, and then the remaining
+    samples are divided. Each of these stages has its own random stream, so that the server's
+    samples do not depend on the specification.
 
     Args:
-        spec: the specification, e.g. ``longtail(if=100)+dirichlet(alpha=0.4)``.
+        spec: the specification, such as ``longtail(if=100)+dirichlet(alpha=0.4)``.
         labels: int ``[N]``, labels of the training samples.
         num_clients: number of clients.
         num_classes: number of classes.
-        seed: determines every random choice.
-        client_ids: int ``[N]`` natural clients, needed by ``natural``.
-        labelled: fraction of the training data the server keeps with labels, class-balanced.
-        unlabelled: fraction of the training data the server keeps without labels.
+        seed: random seed.
+        client_ids: int ``[N]`` natural clients, required by ``natural``.
+        labelled: fraction of the training data that the server keeps with labels, class-balanced.
+        unlabelled: fraction of the training data that the server keeps without labels.
 
     Raises:
-        ValueError: one sentence that says what is impossible and what is allowed.
+        ValueError: if an argument is invalid; the message says what is allowed.
     """
     tail, rule, arguments = _parse(spec)
     checks.whole(1).check("num_clients", num_clients)
@@ -175,8 +175,8 @@ def partition(
         ids = ids[long_tail.longtail(labels[ids], num_classes, _stream(seed, 1), **tail)]
     if num_clients > len(ids):
         raise ValueError(
-            f"num_clients={num_clients} is more than the {len(ids)} training samples there are to "
-            "divide; every client needs at least one."
+            f"num_clients={num_clients} is more than the {len(ids)} training samples to be "
+            "divided; every client needs at least one."
         )
     natural = None if client_ids is None else _check_client_ids(client_ids, labels)[ids]
     pool = partition_rules.Pool(
@@ -238,12 +238,12 @@ def _assemble(
     labelled: np.ndarray = _NO_SAMPLES,
     unlabelled: np.ndarray = _NO_SAMPLES,
 ) -> Partition:
-    """Sorts samples ``ids`` with their clients and labels into the arrays of a partition."""
+    """Sorts the samples ``ids`` by client and label into the arrays of a partition."""
     kept = clients >= 0
     cells = clients[kept].astype(np.int64) * num_classes + labels[kept]
     cell_counts = np.bincount(cells, minlength=num_clients * num_classes)
     class_counts = cell_counts.reshape(num_clients, num_classes).astype(np.int32)
-    # One sort of unique keys (client, class, id) is faster than a stable sort of several arrays.
+    # Sorting unique keys (client, class, id) is faster than a stable sort of several arrays.
     span = int(ids[-1]) + 1
     cells *= span
     cells += ids[kept]

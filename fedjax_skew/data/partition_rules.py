@@ -1,9 +1,9 @@
 """Partition rules that do not draw class by class.
 
 A rule is a function ``(pool, rng, *, ...)`` that returns the client of every sample of the pool,
-int32 ``[n]``, with -1 for a sample that no client gets. Its keyword-only parameters are the
-arguments of a specification, and the first paragraph of its docstring is shown in listings. The
-same generator state gives the same partition.
+int32 ``[n]``, or -1 for a sample without a client. Its keyword-only parameters are the arguments of
+a specification, and the first paragraph of its docstring is shown in listings. Equal states of the
+generator give equal partitions.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ class Pool(NamedTuple):
 
     Attributes:
         labels: int32 ``[n]``.
-        ids: int32 ``[n]``, ascending places of the samples in the training set.
+        ids: int32 ``[n]``, ascending positions of the samples in the training set.
         num_clients: number of clients, at most ``n``.
         num_classes: number of classes.
         num_samples: number of samples of the training set, at least ``n``.
@@ -36,7 +36,7 @@ class Pool(NamedTuple):
 
 
 def iid(pool: Pool, rng: np.random.Generator) -> np.ndarray:
-    """Random samples, equal sizes."""
+    """Random samples, with equal sizes of all clients."""
     return _deal(pool, rng, equal_sizes(len(pool.labels), pool.num_clients))
 
 
@@ -57,7 +57,9 @@ def power_law(
 def quantity(
     pool: Pool, rng: np.random.Generator, *, alpha: Annotated[int, whole(1)]
 ) -> np.ndarray:
-    """Sorted by label, cut into clients * alpha equal sets, alpha of them per client (FedLC)."""
+    """Samples sorted by label and divided into clients * alpha equal sets, alpha per client
+    (FedLC).
+    """
     pieces = _check_pieces(pool, "alpha", alpha)
     sizes = equal_sizes(len(pool.labels), pieces)
     return _deal_pieces(pool, rng, sizes, alpha)
@@ -70,20 +72,20 @@ def shards(
     s: Annotated[int, whole(1)],
     spread: Annotated[float, number(0, 1)] = 0.9,
 ) -> np.ndarray:
-    """Sorted by label, cut into clients * s shards of one label and unequal random size, s random
-    shards per client (FedVLS).
+    """Samples sorted by label and divided into clients * s shards of one label and of random size,
+    s random shards per client (FedVLS).
 
-    A class is cut into a number of shards in proportion to its size, at least one, so that a shard
-    holds one label and a client at most ``s``. (With fewer shards than classes the sorted samples
-    are cut as a whole.) Shard sizes inside a class are proportional to uniform draws from ``1 -
-    spread`` to ``1 + spread``.
+    A class is divided into a number of shards proportional to its size, at least one, so that a
+    shard has one label and a client has at most ``s`` labels. If there are fewer shards than
+    classes, the sorted samples are divided without regard to classes. Shard sizes within a class
+    are proportional to uniform draws from ``1 - spread`` to ``1 + spread``.
     """
     pieces = _check_pieces(pool, "s", s)
     counts = np.bincount(pool.labels, minlength=pool.num_classes)
     counts = counts[counts > 0] if pieces >= np.count_nonzero(counts) else np.array([counts.sum()])
     cuts = np.ones(len(counts), np.int64)
     if pieces > len(counts):
-        # By size less one, so that no class is cut into more pieces than it has samples.
+        # Proportional to the size minus one, so that no class has more shards than samples.
         cuts += apportion.apportion(pieces - len(counts), counts - 1.0)
     sizes = [
         apportion.apportion(int(n), rng.uniform(1 - spread, 1 + spread, k), at_least=1)
@@ -93,8 +95,8 @@ def shards(
 
 
 def natural(pool: Pool, rng: np.random.Generator, *, merge: bool = False) -> np.ndarray:
-    """The dataset's own clients; with fewer clients, a random choice of them (the samples of the
-    others are left out), or all of them merged at random if merge.
+    """The natural clients of the dataset; if num_clients is smaller, a random subset of them (the
+    samples of the others are discarded), or with merge all of them merged at random.
     """
     if pool.client_ids is None:
         raise ValueError(
@@ -121,8 +123,8 @@ def natural(pool: Pool, rng: np.random.Generator, *, merge: bool = False) -> np.
 def counts(
     pool: Pool, rng: np.random.Generator, *, path: Annotated[str, text(empty=False)]
 ) -> np.ndarray:
-    """Random samples by a CSV file with one row per class and one column per client that says how
-    many; samples it does not ask for are left out.
+    """Random samples, whose numbers are given by a CSV file with one row per class and one column
+    per client; the other samples are discarded.
     """
     table = _read_counts(pool, path)
     available = np.bincount(pool.labels, minlength=pool.num_classes)
@@ -147,8 +149,8 @@ def file(
     """Exactly the samples that a file lists for every client: JSON with one list of training
     sample indices per client, or .npz with one array per client (or order and offsets).
 
-    Samples that no list contains are left out, and so are listed samples that the server or the
-    long tail has taken.
+    Samples that are not in any list are discarded, as are listed samples that the server has taken
+    or that the long tail has removed.
     """
     lists = client_lists.read(path)
     if len(lists) != pool.num_clients:
@@ -161,13 +163,13 @@ def file(
     if (sizes == 0).any():
         raise ValueError(
             f"partition file {path!r} leaves client {int(np.argmin(sizes))} without samples, "
-            "because the server or the long tail has taken all of them."
+            "because the server or the long tail has removed all of them."
         )
     return clients
 
 
 def deal_counts(pool: Pool, rng: np.random.Generator, table: np.ndarray) -> np.ndarray:
-    """Gives ``table[c, k]`` random samples of class c to client k, the rest to nobody."""
+    """Assigns ``table[c, k]`` random samples of class c to client k, and the others to none."""
     grouped = apportion.group_by_class(pool.labels, rng)
     ends = np.cumsum(np.bincount(pool.labels, minlength=pool.num_classes))
     clients = np.full(len(pool.labels), -1, np.int32)
@@ -193,7 +195,7 @@ def _deal_pieces(pool: Pool, rng: np.random.Generator, sizes: np.ndarray, each: 
 
 
 def equal_sizes(total: int, parts: int) -> np.ndarray:
-    """Sizes of ``parts`` pieces of ``total``; the first ones may be larger by one."""
+    """Returns the sizes of ``parts`` pieces of ``total``; the first ones may be larger by one."""
     return np.full(parts, total // parts) + (np.arange(parts) < total % parts)
 
 
@@ -217,7 +219,7 @@ def check_minimum(pool: Pool, min_size: int) -> None:
 
 
 def _read_counts(pool: Pool, path: str) -> np.ndarray:
-    """Reads the matrix; values may be separated by commas or blanks, ``#`` starts a comment."""
+    """Reads a matrix whose values are separated by commas or blanks; ``#`` starts a comment."""
     try:
         text = Path(path).expanduser().read_text()
     except (OSError, ValueError) as error:

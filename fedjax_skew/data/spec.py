@@ -1,14 +1,15 @@
-"""Specifications in text: ``name``, ``name(0.1)``, ``name(key=value, ...)``.
+"""Textual specifications: ``name``, ``name(0.1)``, ``name(key=value, ...)``.
 
-A specification calls a function whose keyword-only parameters carry rules of
+A specification calls a function whose keyword-only parameters have rules of
 :mod:`fedjax_skew.checks` in their annotations::
 
     def dirichlet(pool, rng, *, beta: Annotated[float, above(0), also("alpha")], balance: bool):
         ...
 
-Positional values take the parameters in their declared order. Values may be quoted to contain
-commas or brackets. A parameter that Python's grammar forces to end in an underscore (``if_``) is
-written without it. Text that cannot be read raises a ``ValueError`` of one sentence.
+Positional values are assigned to the parameters in the order of their declaration. Values may be
+quoted if they contain commas or brackets. A parameter whose name ends in an underscore because it
+would be a Python keyword (``if_``) is written without the underscore. Invalid text raises a
+``ValueError`` whose message is one sentence.
 """
 
 import dataclasses
@@ -28,19 +29,19 @@ Builder = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Alias:
-    """Other names of a parameter, as part of its annotation."""
+    """Alternative names of a parameter, as part of its annotation."""
 
     names: tuple[str, ...]
 
 
 def also(*names: str) -> Alias:
-    """Other names under which a parameter may be given."""
+    """Returns an annotation with alternative names of a parameter."""
     return Alias(names)
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A parsed name with its arguments, still as text."""
+    """A parsed name with its arguments as text."""
 
     name: str
     positional: tuple[str, ...]
@@ -48,7 +49,7 @@ class Call:
 
 
 def split(text: str, separator: str, field: str) -> list[str]:
-    """Splits at every separator that stands outside brackets and quotes."""
+    """Splits a text at every separator that is outside of brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for index, char in enumerate(text):
         if quote:
@@ -70,7 +71,7 @@ def split(text: str, separator: str, field: str) -> list[str]:
 
 
 def parse(text: str, field: str) -> Call:
-    """Parses one ``name(arguments)``."""
+    """Parses a single ``name(arguments)``."""
     match = _CALL.fullmatch(text)
     if not match:
         raise ValueError(f"{field}={text!r} is not of the form name or name(key=value, ...).")
@@ -93,12 +94,12 @@ def parse(text: str, field: str) -> Call:
 
 
 def bind(call: Call, builder: Builder, field: str) -> dict[str, Any]:
-    """Returns the checked keyword arguments with which a specification calls a function.
+    """Returns the validated keyword arguments with which a specification calls a function.
 
     Args:
         call: the parsed specification.
         builder: a function whose keyword-only parameters have rules.
-        field: the field of the specification, for messages.
+        field: the name of the field in error messages.
     """
     defaults = checks.defaults(builder)
     if len(call.positional) > len(defaults):
@@ -133,7 +134,7 @@ def bind(call: Call, builder: Builder, field: str) -> dict[str, Any]:
 
 
 def signature(name: str, builder: Builder) -> str:
-    """Returns how a specification is written with all of its arguments."""
+    """Returns the text of a specification with all of its arguments."""
     shown = [
         _written(parameter)
         if default is checks.REQUIRED
@@ -149,7 +150,7 @@ def summary(builder: Builder) -> str:
 
 
 def _spellings(builder: Builder) -> dict[str, str]:
-    """Every name under which a parameter may be given, and the parameter it stands for."""
+    """Returns all names and alternative names of parameters, with the parameters they denote."""
     hints = typing.get_type_hints(builder, include_extras=True)
     names = {_written(name): name for name in checks.defaults(builder)}
     for name in checks.defaults(builder):

@@ -1,14 +1,15 @@
-"""Synthetic(lambda, mu) of LEAF and FedProx, the embedded dataset.
+"""The synthetic dataset Synthetic(lambda, mu) of LEAF and FedProx.
 
 Client i draws ``u_i ~ N(0, lambda)``, ``W_i ~ N(u_i, 1)`` in R^(60x10), ``b_i ~ N(u_i, 1)``, ``B_i
 ~ N(0, mu)``, ``v_i ~ N(B_i, 1)`` in R^60, samples ``x ~ N(v_i, Sigma)`` with ``Sigma_jj = j^-1.2``,
-and labels ``y = argmax(W_i^T x + b_i)``. Sizes are ``floor(exp(N(4, 2^2))) + 50``, so they follow a
-heavy-tailed law. lambda sets how much the local models differ, mu how much the local inputs differ.
-In every client the first nine tenths are training data, the rest is test data.
+and labels ``y = argmax(W_i^T x + b_i)``. Sizes are ``floor(exp(N(4, 2^2))) + 50``, which is a
+heavy-tailed distribution. lambda determines how much the local models differ, and mu how much the
+local inputs differ. The first nine tenths of every client's samples are training data, and the
+others are test data.
 
-The second argument of N is a variance. FedProx's published generator passes lambda and mu as
-standard deviations, which differs only for values other than 0 and 1: ``form=code``. FedProx's
-Synthetic-IID, with one W and b for all clients and ``v_i = B_i``, is ``iid=true``.
+The second argument of N is a variance. FedProx's published generator uses lambda and mu as standard
+deviations (``form=code``), which makes a difference for values other than 0 and 1. FedProx's
+Synthetic-IID (``iid=true``) has the same W and b for all clients and ``v_i = B_i``.
 
 References:
     Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020.
@@ -32,9 +33,10 @@ def load(name: str = "synthetic", *, num_clients: int = 100, seed: int = 0) -> D
     """Draws the dataset.
 
     Args:
-        name: ``synthetic`` (the same as ``synthetic(1,1)``) or ``synthetic(lambda, mu, ...)``.
+        name: ``synthetic``, which is equivalent to ``synthetic(1,1)``, or
+            ``synthetic(lambda, mu, ...)``.
         num_clients: number of clients.
-        seed: determines everything; the same seed gives the same arrays.
+        seed: random seed; equal seeds give equal arrays.
 
     Returns:
         float32 samples ``[N, 60]`` with the natural client of every training sample.
@@ -59,7 +61,7 @@ def draw(
     iid: bool = False,
     form: Literal["paper", "code"] = "paper",
 ) -> Dataset:
-    """Draws the dataset with the given parameters; see the module."""
+    """Draws the dataset with the given parameters, which the module describes."""
     rng = np.random.default_rng([int(seed), 0x5E7])
     lambda_, mu = (value if form == "code" else np.sqrt(value) for value in (lambda_, mu))
     sizes = np.floor(rng.lognormal(4.0, 2.0, num_clients)).astype(np.int64) + 50

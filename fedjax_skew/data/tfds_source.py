@@ -1,8 +1,9 @@
-"""TFDS datasets, read from a prepared directory without TensorFlow.
+"""Reader of TFDS datasets from a prepared directory, without TensorFlow.
 
-The version directory is found on disk and opened read-only, so nothing is downloaded, no dataset
-code is imported and any prepared version works. Images are decoded with Pillow once and kept in the
-cache. EMNIST is stored transposed by TFDS (as in the original files); it is turned upright here.
+The version directory is found on disk and opened read-only, so that nothing is downloaded, no
+dataset code is imported and any prepared version can be used. Images are decoded once with Pillow
+and stored in the cache. TFDS stores EMNIST transposed, as in the original files; it is transposed
+back here.
 """
 
 import json
@@ -36,17 +37,18 @@ def load(
 ) -> Dataset:
     """Reads a TFDS image classification dataset.
 
-    The training split is ``train``; the test split is ``test``, or ``validation`` where a dataset
-    has no test split. Other splits (such as SVHN's ``extra``) are not used.
+    The training split is ``train``; the test split is ``test``, or ``validation`` if the dataset
+    has no test split. Other splits, such as SVHN's ``extra``, are not used.
 
     Args:
         name: TFDS name, optionally with configuration and version: ``emnist/balanced:3.1.0``.
-        data_dir: TFDS's data directory; default ``$TFDS_DATA_DIR``, else ``~/tensorflow_datasets``.
+        data_dir: TFDS's data directory; by default ``$TFDS_DATA_DIR``, or
+            ``~/tensorflow_datasets`` if that is not set.
         cache_dir: see :mod:`fedjax_skew.data.cache`.
-        image_size: resize to this many pixels a side; needed when the images differ in size.
+        image_size: height and width to which images are resized; required if they differ in size.
 
     Raises:
-        ValueError: one sentence: what was looked for, where, and the command that makes it.
+        ValueError: if the dataset is unknown, not prepared or damaged.
     """
     match = _NAME.fullmatch(name)
     if not match:
@@ -70,24 +72,24 @@ def load(
 
 
 def default_dir() -> Path:
-    """Returns the directory TFDS itself would use."""
+    """Returns the data directory that TFDS uses by default."""
     return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is registered or one of TFDS's, which is asked only if it is not."""
+    """Returns whether a name is registered here or, which is checked second, in TFDS."""
     match = _NAME.fullmatch(name)
     return name.split(":")[0] in REGISTRY or bool(match and _registered(match.group(1)))
 
 
 def is_prepared(name: str, data_dir: str | os.PathLike[str]) -> bool:
-    """Whether a dataset lies prepared in a directory."""
+    """Returns whether a dataset is prepared in a directory."""
     match = _NAME.fullmatch(name)
     return bool(match and _versions(Path(data_dir).expanduser(), *match.groups()))
 
 
 def import_tfds() -> Any:
-    """Imports TFDS without its warnings."""
+    """Imports TFDS and suppresses its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return errors.import_extra("tensorflow_datasets", "data")
@@ -122,10 +124,10 @@ def _find(name: str, root: Path, dataset: str, config: str | None, version: str 
 
 
 def _registered(dataset: str) -> bool:
-    """Whether TFDS knows the name; only asked before an error is raised."""
+    """Returns whether TFDS has a dataset of this name; only called before an error is raised."""
     try:
         return dataset in import_tfds().list_builders(with_community_datasets=False)
-    except Exception:  # Any failure of a listing must not hide the error it serves.
+    except Exception:  # A failure of the listing must not hide the error for which it is called.
         return False
 
 
@@ -135,7 +137,7 @@ def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -
         info = tfds.builder_from_directory(folder).info
         keys = info.supervised_keys
         image, label = (info.features[k] for k in keys)
-    except Exception as error:  # TFDS raises many kinds for a broken directory.
+    except Exception as error:  # TFDS raises various exceptions for a damaged directory.
         raise _damaged(name, folder, root, error) from None
     if not isinstance(image, tfds.features.Image) or not isinstance(
         label, tfds.features.ClassLabel
@@ -169,7 +171,7 @@ def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -
                 "only TensorFlow reads; prepare it as array_record in another directory.",
                 f"--dataset={name} --data_dir=DIR",
             ) from None
-        except Exception as error:  # The record reader raises RuntimeError, TFDS many kinds.
+        except Exception as error:  # The record reader and TFDS raise various exceptions.
             raise _damaged(name, folder, root, error) from None
         if name.split("/")[0].split(":")[0] == "emnist":
             arrays[f"x_{part}"] = np.ascontiguousarray(arrays[f"x_{part}"].transpose(0, 2, 1, 3))
@@ -181,7 +183,7 @@ def _decode(name: str, folder: Path, root: Path, size: tuple[int, int] | None) -
 
 
 def _check_mean(dataset: Dataset, folder: Path) -> None:
-    """Warns if the images have another mean than the published ones."""
+    """Logs a warning if the mean of the images differs from the published one."""
     info = datasets.find(dataset.name.split(":")[0])
     if info is not None and info.mean and not np.allclose(dataset.mean, info.mean, atol=0.005):
         logging.warning(
