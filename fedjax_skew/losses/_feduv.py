@@ -96,6 +96,9 @@ def feature_uniformity(
     middle = jnp.maximum(apart.sum() - 1, 0) // 2
     sigma = jnp.sort(jnp.where(apart, square, jnp.inf))[middle]
     sigma = jnp.where(apart.any(), sigma, 1)
-    if detach_sigma:
-        sigma = jax.lax.stop_gradient(sigma)
-    return _common.masked_mean(jnp.exp(-square / sigma), pairs)
+    fixed = jax.lax.stop_gradient(sigma)
+    # Dividing by the value first keeps the gradient of the quotient from overflowing.
+    scaled = square / fixed
+    if not detach_sigma:
+        scaled = scaled / (sigma / fixed)
+    return _common.masked_mean(jnp.exp(-scaled), pairs)

@@ -69,6 +69,16 @@ def test_uniformity_ignores_scale_and_shift(problem):
     np.testing.assert_allclose(moved, value, rtol=1e-4)
 
 
+@pytest.mark.parametrize("detached", [False, True])
+def test_the_gradient_for_tiny_features_is_that_of_scaled_ones(problem, detached):
+    """One over the squared width of the kernel overflows float32."""
+    h = problem()["features"]
+    gradient = jax.grad(functools.partial(losses.feature_uniformity, detach_sigma=detached))
+    expected = np.asarray(gradient(h))
+    found = np.asarray(gradient(1e-12 * h)) * 1e-12
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+
+
 def test_equal_features_count_as_pairs_but_not_for_the_median():
     features = np.array([[0.0], [0.0], [1.0], [3.0]])
     found = losses.feature_uniformity(features)
