@@ -51,6 +51,11 @@ def fedproto(
     """
 
     def init(context):
+        if predict == "prototype" and "bias" not in context.params["head"]:
+            raise ValueError(
+                "hparams.fedproto.predict='prototype' needs a head with bias, which this model or "
+                "another method leaves out; use 'head'."
+            )
         width, classes = context.params["head"]["kernel"].shape
         server = {"prototypes": jnp.zeros((classes, width)), "known": jnp.zeros(classes, bool)}
         return MethodState(

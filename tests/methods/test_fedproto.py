@@ -85,6 +85,16 @@ def test_the_nearest_prototype_is_a_linear_head():
     np.testing.assert_array_equal(guess, distance.argmin(1))
 
 
+def test_prototypes_cannot_predict_through_a_head_without_bias(make_init_context):
+    """The network would leave out the bias, and with it the prototypes' lengths."""
+    context = make_init_context()
+    head = {"kernel": context.params["head"]["kernel"]}
+    context = dataclasses.replace(context, params={**context.params, "head": head})
+    with pytest.raises(ValueError, match="predict='prototype' needs a head with bias"):
+        fedproto(predict="prototype").init(context)
+    assert fedproto().init(context).server is not None
+
+
 def test_averaging_leaves_fedavg_with_the_term(simulate):
     options = dict(rounds=2, participation=0.5)
     off = {"fedproto": {"lam": 0.0, "average": True}}
