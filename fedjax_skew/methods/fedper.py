@@ -2,8 +2,9 @@
 
 Clients train all layers, but keep their head; the server averages the other layers, including
 running statistics. A client's personal model is the new global body with the client's head. The
-global model is evaluated with an average of the participants' heads, which the paper does not
-report.
+global model, which the paper does not report, is evaluated with the initial head plus the mean
+changes that the cohorts made to theirs, or in ``form="code"`` with the mean of the last cohort's
+heads. With full participation the two are the same.
 
 The authors have not published code. In FedRep's repository, clients send their heads, and a client
 that has not participated yet starts from the mean of the last cohort's heads. The paper also keeps
