@@ -1,15 +1,15 @@
-"""Runs what the claims of the papers need, and decides which of them hold.
+"""Runs the experiments behind the claims of the papers and decides which claims hold.
 
     python -m experiments.claims --scale=cpu --workdir=runs/claims --data_dir=DIR --dry_run
     python -m experiments.claims --scale=cpu --workdir=runs/claims --data_dir=DIR \\
         --only=fedlc,fedvls-insensitive
     python -m experiments.claims --workdir=runs/claims --norun --save
 
-Claims are listed in ``configs/claims/``. Runs are the cells of the papers' tables and figures in
-the store of ``experiments.reproduce``, one per seed; what is finished there, or has its numbers in
-the results file, is not run again. Verdicts are computed by the rule of ``experiments.verdicts``
-and written to ``claims.md`` and ``claims.csv``. ``--save`` adds the numbers of the store to the
-results file and writes the two files beside it.
+Claims are listed in ``configs/claims/``. The runs are cells of the papers' tables and figures in
+the store of ``experiments.reproduce``, one per seed. Cells that are finished, or whose numbers are
+in the results file, are not run again. Verdicts are computed by the rule in
+``experiments.verdicts`` and written to ``claims.md`` and ``claims.csv``. ``--save`` adds the
+numbers of the store to the results file and writes the two files next to it.
 """
 
 import pathlib
@@ -30,27 +30,27 @@ RESULTS = "experiments/results/runs.csv"
 
 
 def define_flags() -> None:
-    """Defines the flags; not at import, because other binaries use the same names."""
+    """Defines the flags. This is not done at import because other binaries use the same names."""
     flags.DEFINE_string("workdir", None, "Root of the results store.")
     flags.DEFINE_list(
-        "only", [], "Papers or claims, separated by commas: fedlc,fedvls-insensitive."
+        "only", [], "Papers or claims, separated by commas, such as fedlc,fedvls-insensitive."
     )
     flags.DEFINE_enum("scale", "cpu", scale.SCALES, "How much to shrink the recipes.")
-    flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
+    flags.DEFINE_multi_string("set", [], "field=value for any other field; can be repeated.")
     flags.DEFINE_integer("rounds", 0, "Number of rounds; 0 keeps the recipe's.", lower_bound=0)
     flags.DEFINE_integer("seeds", 2, "Number of seeds per cell.", lower_bound=1)
     flags.DEFINE_string("data_dir", "", "Directory of the prepared datasets.")
-    flags.DEFINE_bool("run", True, "Run what is missing; --norun only judges what is there.")
-    flags.DEFINE_bool("dry_run", False, "List the claims, what they lack and its cost, and exit.")
+    flags.DEFINE_bool("run", True, "Run missing cells; --norun only judges existing numbers.")
+    flags.DEFINE_bool("dry_run", False, "List the claims and the cost of missing cells, and exit.")
     flags.DEFINE_bool("save", False, "Add the numbers of the store to the results file.")
-    flags.DEFINE_string("results", RESULTS, "File of the numbers measured so far.")
+    flags.DEFINE_string("results", RESULTS, "File with the numbers measured so far.")
 
 
 def main(argv: Sequence[str]) -> None:
-    """Plans, runs, judges and renders."""
+    """Plans and runs the cells, judges the claims and writes the tables."""
     flag = flags.FLAGS
     if not flag.workdir:
-        raise ValueError("workdir is not set; set the results store with --workdir=DIR.")
+        raise ValueError("workdir is not set; choose the results store with --workdir=DIR.")
     chosen, results = choose(CLAIMS, flag.only), pathlib.Path(flag.results)
     known = values_.read(results)
     wanted: list[Cell] = []
@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> None:
 def write(
     folder: pathlib.Path, claims: Sequence[Claim], found: Sequence[values_.Value]
 ) -> list[pathlib.Path]:
-    """Writes ``claims.md`` and ``claims.csv``."""
+    """Writes ``claims.md`` and ``claims.csv`` and returns their paths."""
     table = claims_table.build(claims, found, CLAIMS)
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"claims.md": claims_table.markdown(table), "claims.csv": claims_table.csv(table)}
@@ -90,7 +90,7 @@ def write(
 
 
 def lacking(claims: Sequence[Claim], wanted: Sequence[Cell]) -> list[str]:
-    """How many cells each claim lacks, one line each."""
+    """Returns one line per claim with the number of its missing cells."""
     lines = []
     for claim in claims:
         names = {term.name for term in claim.terms}
@@ -109,7 +109,7 @@ def lacking(claims: Sequence[Claim], wanted: Sequence[Cell]) -> list[str]:
 
 
 def choose(claims: Sequence[Claim], only: Sequence[str]) -> list[Claim]:
-    """The claims of the named papers and those named themselves; all without names."""
+    """Returns the claims selected by paper or by id; all of them if ``only`` is empty."""
     allowed = {claim.paper for claim in claims} | {claim.id for claim in claims}
     for word in only:
         if word not in allowed:
@@ -142,7 +142,7 @@ def needed(claims: Sequence[Claim], workdir: str, **options: Any) -> list[Cell]:
 
 
 def missing(wanted: Sequence[Cell], known: Sequence[values_.Value]) -> list[Cell]:
-    """The cells that have a number which no file knows."""
+    """Returns the cells that answer a number which is not known yet."""
     keys = {value.key for value in known}
     figures_known = {(key.name, key.scale, key.seed) for key in keys}
 
@@ -157,7 +157,7 @@ def missing(wanted: Sequence[Cell], known: Sequence[values_.Value]) -> list[Cell
 
 
 def run(wanted: Sequence[Cell], workdir: str) -> bool:
-    """Runs cells and computes the numbers of figures; returns False if it was asked to stop."""
+    """Runs cells and computes the numbers of figures; returns False if it was interrupted."""
     for cell in wanted:
         values_.note_answers(cell, cells.command(cell.name, cell.scale))
     if not launch.run(list({cell.directory: cell for cell in wanted}.values())):

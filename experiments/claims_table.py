@@ -1,4 +1,4 @@
-"""The table of claims: verdicts with the numbers behind them, as markdown and CSV."""
+"""Renders the verdicts on the claims, with the numbers behind them, as markdown and CSV."""
 
 import csv as csv_
 import io
@@ -18,12 +18,12 @@ _CSV = (
 
 
 class Line(NamedTuple):
-    """A claim with its verdict at the largest scale that decides it.
+    """A claim with its verdict, at the largest scale that decides it.
 
     Attributes:
         verdict: the verdict.
-        scale: at which it was measured; empty if nothing was.
-        setting: what was trained there, ``"simple_cnn, 400 rounds, 1 epochs"``.
+        scale: the scale at which it was measured; empty if nothing was measured.
+        setting: what was trained, such as ``"simple_cnn, 400 rounds, 1 epochs"``.
     """
 
     verdict: Verdict
@@ -32,12 +32,12 @@ class Line(NamedTuple):
 
 
 def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Claim]) -> list[Line]:
-    """One line per claim.
+    """Returns one line per claim.
 
     Args:
-        claims: to judge.
-        values: everything measured, at all scales.
-        among: all claims, which together say how much a contrast varies with the seed.
+        claims: the claims to judge.
+        values: everything that was measured, at all scales.
+        among: all claims, which together determine how much a contrast varies with the seed.
     """
     by_scale: dict[str, dict[tuple[str, str, str], dict[int, float]]] = {}
     cost: dict[tuple[str, str], list[float]] = {}
@@ -68,14 +68,14 @@ def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Clai
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """The table with one section per paper."""
+    """Returns a page with one section per paper."""
     text = [
         "# Claims of the papers",
         "",
         summary(lines),
         "",
-        "Every claim says that some contrasts between numbers are positive. Shown is the contrast "
-        "with the smallest value, on which the claim hangs; `claims.csv` has all of them. "
+        "Every claim asserts that some contrasts between numbers are positive. The tables show the "
+        "contrast with the smallest value, on which the claim depends; `claims.csv` has all of them. "
         "Measured values are means over seeds ± spread. Accuracies of tables are means over the "
         "last quarter of the rounds where all evaluations of the table's runs are known, and "
         "otherwise what the paper reports: a single round varies by several points when few "
@@ -86,7 +86,7 @@ def markdown(lines: Sequence[Line]) -> str:
 
 
 def sections(lines: Sequence[Line], level: str = "##") -> str:
-    """One section per paper with its table and command, under headings of a level."""
+    """Returns one section per paper with its table and command, under headings of a level."""
     text = []
     for paper in dict.fromkeys(line.verdict.claim.paper for line in lines):
         mine = [line for line in lines if line.verdict.claim.paper == paper]
@@ -102,13 +102,13 @@ def sections(lines: Sequence[Line], level: str = "##") -> str:
 
 
 def rows(lines: Sequence[Line]) -> list[str]:
-    """The lines of a markdown table."""
+    """Returns the lines of a markdown table."""
     head = ["| claim | paper | measured | verdict | scale |", "| :-- | :-- | :-- | :-- | :-- |"]
     return [*head, *(_row(line) for line in lines)]
 
 
 def csv(lines: Sequence[Line]) -> str:
-    """One line per contrast."""
+    """Returns one line per contrast."""
     buffer = io.StringIO()
     writer = csv_.writer(buffer, lineterminator="\n")
     writer.writerow(_CSV)
@@ -136,7 +136,7 @@ def csv(lines: Sequence[Line]) -> str:
 
 
 def summary(lines: Sequence[Line]) -> str:
-    """How many claims have which verdict."""
+    """Returns a sentence with the number of claims per verdict."""
     words = [line.verdict.word for line in lines]
     held, failed, open_ = (words.count(w) for w in (verdicts.HOLDS, verdicts.FAILS, UNDECIDED))
     return (
@@ -145,7 +145,7 @@ def summary(lines: Sequence[Line]) -> str:
 
 
 def paper_value(contrast: Contrast) -> float:
-    """The contrast in the numbers that the paper prints; nan if it prints none."""
+    """Returns the contrast of the numbers that the paper prints; nan if it prints none."""
     numbers: dict[tuple[str, str, str], dict[int, float]] = {}
     for name in {term.name for term in contrast.terms}:
         if name in printed.table_names():
@@ -181,7 +181,7 @@ def _smallest(pairs: Iterable[tuple[str, float]]) -> str:
 
 
 def _setting(claim: Claim, scale: str, values: Sequence[Value]) -> str:
-    """What was trained for a claim at a scale."""
+    """Returns what was trained for a claim at a scale."""
     places = {term[1:] for term in claim.terms}
     mine = [v for v in values if v.scale == scale and (v.name, v.row, v.column) in places]
     found = dict.fromkeys(f"{v.model}, {v.rounds} rounds, {v.local}" for v in mine if not v.note)

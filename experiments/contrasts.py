@@ -1,4 +1,4 @@
-"""Contrasts that claims are made of."""
+"""Builds the contrasts that claims are made of."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -9,13 +9,13 @@ from fedjax_skew.report import names
 
 
 def minus(name: str, column: str, first: str, second: str, at: str = "") -> Contrast:
-    """One row minus another."""
+    """Returns one row minus another."""
     label = f"{_words(first)} - {_words(second)}{f' at {at}' if at else ''}"
     return Contrast(label, (Term(1, name, first, column), Term(-1, name, second, column)))
 
 
 def _words(row: str) -> str:
-    """A method's name, or the parts of an ablation that are on."""
+    """Returns a method's name, or the parts of an ablation that are switched on."""
     if "=" not in row:
         return names.method(row)
     pairs = [word.split("=") for word in row.split()]
@@ -27,13 +27,13 @@ def _words(row: str) -> str:
 def best(
     name: str, column: str, row: str, others: Sequence[str] = (), at: str = ""
 ) -> tuple[Contrast, ...]:
-    """A row minus every other one of a column; minus the given ones if there are any."""
+    """Returns a row minus each of ``others``, or minus every other row of the column."""
     rows = dict.fromkeys(r.row for r in printed.load(name) if r.column == column)
     return tuple(minus(name, column, row, other, at) for other in others or rows if other != row)
 
 
 def falls(name: str, row: str, columns: Sequence[str]) -> tuple[Contrast, ...]:
-    """A row's number falls from each column to the next."""
+    """Returns contrasts that are positive if a row decreases from each column to the next."""
     return tuple(
         Contrast(
             f"{_words(row)}: {before} - {after}",
@@ -44,7 +44,7 @@ def falls(name: str, row: str, columns: Sequence[str]) -> tuple[Contrast, ...]:
 
 
 def gap_grows(name: str, first: str, second: str, wide: str, narrow: str, label: str) -> Contrast:
-    """The gap between two rows is wider in one column than in another."""
+    """Returns a contrast that is positive if two rows differ more in one column than in another."""
     return Contrast(
         f"gap of {_words(first)} to {_words(second)}: {label}",
         (
@@ -57,12 +57,12 @@ def gap_grows(name: str, first: str, second: str, wide: str, narrow: str, label:
 
 
 def chain(name: str, column: str, rows: Sequence[str]) -> tuple[Contrast, ...]:
-    """Every row is above the one before it."""
+    """Returns contrasts that are positive if every row is above the one before it."""
     return tuple(minus(name, column, after, before) for before, after in itertools.pairwise(rows))
 
 
 def within(name: str, column: str, rows: Sequence[str], limit: float) -> Iterable[Contrast]:
-    """No two of the rows differ by more than a limit."""
+    """Yields contrasts that are positive if no two of the rows differ by more than a limit."""
     for first in rows:
         for second in rows:
             if first != second:

@@ -1,11 +1,11 @@
-"""Measured numbers, stored apart from their runs: a CSV file with one line per number and seed.
+"""Measured numbers, stored separately from their runs in a CSV file, one line per number and seed.
 
-A number is known by the place it has in a paper (table or figure, row, column), by the scale at
-which it was measured, and by its seed. None of these depends on how a run directory is named, so a
-file that was written once stays readable when configurations change.
+A number is identified by its place in a paper (table or figure, row, column), the scale at which it
+was measured, and its seed. None of these depends on the name of a run directory, so a file remains
+valid when configurations change.
 
-While a cell runs, ``answers.json`` in its directory says which numbers it answers. ``harvest``
-turns the finished directories of a store into values.
+``answers.json`` in the directory of a cell says which numbers the cell answers. ``harvest``
+collects the values of all finished cells of a store.
 """
 
 import csv
@@ -27,7 +27,7 @@ _WHICH = ("last", "best", "mean_last_50")
 
 
 class Key(NamedTuple):
-    """What a number is: its place in a paper, its scale and its seed."""
+    """Identifies a number by its place in a paper, its scale and its seed."""
 
     name: str
     row: str
@@ -41,23 +41,23 @@ class Value:
     """One measured number.
 
     Attributes:
-        name: the table or figure, ``"fedlc/table1"``.
-        row: the table's row.
-        column: the table's column.
-        scale: how the run differs from the paper's recipe: ``"cpu"``, ``"cpu rounds=300"``...
-        seed: of the run.
-        value: the number that the paper reports, in its units.
-        last: after the last round; None where it is not an accuracy over rounds.
-        best: over all rounds.
-        mean_last_50: over the last 50 rounds.
+        name: the table or figure, such as ``"fedlc/table1"``.
+        row: the row of the table.
+        column: the column of the table.
+        scale: how the run differs from the paper's recipe, such as ``"cpu rounds=300"``.
+        seed: the seed of the run.
+        value: the kind of number that the paper reports, in its units.
+        last: accuracy after the last round; None if the number is not an accuracy over rounds.
+        best: best accuracy over all rounds.
+        mean_last_50: mean accuracy over the last 50 rounds.
         late: mean over the last quarter of the rounds, by which claims are judged.
         model: the network.
-        rounds: of the run.
-        local: local work of one round, ``"5 epochs"`` or ``"10 steps"``.
-        seconds: wall time of the run, shared by the seeds it trained together.
-        command: what computes it.
-        version: of the package.
-        note: what a reader must know, for example that the run diverged.
+        rounds: number of rounds of the run.
+        local: local work of one round, such as ``"5 epochs"`` or ``"10 steps"``.
+        seconds: wall time of the run, which may have trained several seeds.
+        command: the command that computes it.
+        version: version of the package.
+        note: a remark, for example that the run diverged.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Value:
 
     @property
     def key(self) -> Key:
-        """Its identity; of two values with the same one, the newer replaces the older."""
+        """Its identity; of two values with the same key, the newer one replaces the older one."""
         return Key(self.name, self.row, self.column, self.scale, self.seed)
 
 
@@ -89,7 +89,7 @@ _FLOATS = ("value", *_WHICH, "late", "seconds")
 
 
 def read(path: pathlib.Path) -> list[Value]:
-    """Reads a file of values; a missing file holds none.
+    """Reads a file of values; a missing file has none.
 
     Raises:
         ValueError: if a line cannot be read.
@@ -111,7 +111,7 @@ def read(path: pathlib.Path) -> list[Value]:
 
 
 def write(path: pathlib.Path, values: Iterable[Value]) -> None:
-    """Writes values in a fixed order, so that a changed file has a small difference."""
+    """Writes values in a fixed order, so that differences between files remain small."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(FIELDS)
@@ -125,12 +125,12 @@ def write(path: pathlib.Path, values: Iterable[Value]) -> None:
 
 
 def merge(*sources: Iterable[Value]) -> list[Value]:
-    """All values; where several have one key, the last source's."""
+    """Returns all values; of several with the same key, that of the last source."""
     return list({value.key: value for source in sources for value in source}.values())
 
 
 def place(row: Row) -> tuple[str, str]:
-    """Row and column of a printed number; a figure's point also has its place on the axis."""
+    """Returns the row and column of a printed number, for a figure with its horizontal position."""
     return row.row, f"{row.column} x={row.extras['x']}".strip() if "x" in row.extras else row.column
 
 
@@ -160,7 +160,7 @@ def note_answers(cell: Cell, command: str) -> None:
 
 
 def harvest(workdir: str | pathlib.Path) -> list[Value]:
-    """All numbers of a store: of its finished cells, and those computed for its figures."""
+    """Returns all numbers of a store, of its finished cells and of its figures."""
     runs = []
     for path in sorted(pathlib.Path(workdir).glob(f"cells/*/{ANSWERS}")):
         record = _complete(store.read(path.parent))
@@ -177,12 +177,12 @@ def harvest(workdir: str | pathlib.Path) -> list[Value]:
 
 
 def figure_file(workdir: str | pathlib.Path) -> pathlib.Path:
-    """Where a store keeps the numbers computed for figures."""
+    """Returns the file in which a store keeps the numbers computed for figures."""
     return pathlib.Path(workdir) / "figure_values.csv"
 
 
 def _complete(record: store.Record) -> store.Record:
-    """A diverged run as one that ended with its last evaluation; others as they are."""
+    """Returns a diverged run as one that ended with its last evaluation; others unchanged."""
     summary = rundir.read_json(record.path / "summary.json") or {}
     if summary.get("status") != "diverged" or not record.lines:
         return record
@@ -197,7 +197,7 @@ def _complete(record: store.Record) -> store.Record:
 
 
 def facts(record: store.Record) -> dict[str, Any]:
-    """What a value says about its run."""
+    """Returns the fields of a value that describe its run."""
     config = record.config
     steps = config["local_steps"]
     return {
@@ -217,7 +217,7 @@ def _values(
     record: store.Record,
     baselines: Mapping[tuple[str, str, str, int], tuple[store.Record, int]],
 ) -> list[Value]:
-    """The values of one answer, one per seed; none where the run lacks the number."""
+    """Returns the values of one answer, one per seed; none if the run lacks the number."""
     found = []
     for i, seed in enumerate(_seeds(record)):
         numbers: dict[str, Any] = {}
@@ -247,7 +247,7 @@ def _values(
 
 
 def _late(record: store.Record, column: str, i: int) -> float | None:
-    """The mean of a column over the last quarter of the rounds, or None if it has no curve."""
+    """Returns the mean over the last quarter of the rounds, or None without a curve."""
     rounds, values = record.curve(column)
     if i >= len(values):
         return None
@@ -257,7 +257,10 @@ def _late(record: store.Record, column: str, i: int) -> float | None:
 def _rounds_to_target(
     record: store.Record, i: int, base: store.Record, base_i: int, speedup: bool
 ) -> float:
-    """Rounds until FedAvg's last accuracy is reached, at most FedAvg's; or the ratio of the two."""
+    """Returns the rounds until FedAvg's last accuracy is reached, at most FedAvg's rounds.
+
+    With ``speedup``, returns the rounds of FedAvg divided by these.
+    """
     total = int(base.summary["rounds"])
     target = base.values("accuracy", "last")[base_i]
     rounds, curve = record.curve("accuracy")

@@ -1,19 +1,20 @@
-"""Claims of papers as data, and the verdict that measured numbers give them.
+"""Claims of papers as data, and the rule that decides them from measured numbers.
 
-A claim is a sentence and the contrasts that it says are positive. A contrast is a weighted sum of
-measured numbers plus a constant, for example FedLC's accuracy minus FedAvg's. It is computed for
-every seed that all of its numbers share, so that what a seed does to both methods cancels.
+A claim is a sentence together with the contrasts that it asserts to be positive. A contrast is a
+weighted sum of measured numbers plus a constant, for example FedLC's accuracy minus FedAvg's. It is
+computed for every seed that all of its numbers share, so that effects of the seed on both methods
+cancel.
 
 The rule: the sign of a contrast is decided if its mean over seeds is farther from zero than its
-spread, the larger of its own standard deviation over seeds and the typical one. The typical
-standard deviation of a contrast is the root mean square, per unit of weight, over all contrasts of
-the same columns at the same scale that have at least two seeds, because the spread grows with the
-skew; if there are none, over those of the same table or figure. With one seed the contrast must be
-farther from zero than three typical standard deviations, and without a typical one it stays
-undecided.
+spread. The spread is the larger of its own standard deviation over seeds and the typical one. The
+typical standard deviation is the root mean square, per unit of weight, over all contrasts of the
+same columns at the same scale that have at least two seeds, because the spread grows with the skew.
+If there are none, it is taken over the contrasts of the same table or figure. With one seed, the
+contrast must be farther from zero than three typical standard deviations. Without a typical
+standard deviation it remains undecided.
 
-A claim *holds* if all its contrasts are decided and positive, it *does not hold* if one of them is
-decided and negative, and otherwise it is *undecided*.
+A claim *holds* if all of its contrasts are decided and positive. It *does not hold* if one of them
+is decided and negative. Otherwise it is *undecided*.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
-_ONE_SEED = 3.0  # typical standard deviations that a single seed must exceed
+_ONE_SEED = 3.0  # Number of typical standard deviations that a single seed must exceed.
 
 
 class Term(NamedTuple):
@@ -38,12 +39,12 @@ class Term(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Contrast:
-    """A weighted sum of numbers that a claim says is positive.
+    """A weighted sum of numbers that a claim asserts to be positive.
 
     Attributes:
-        label: what it is, ``"FedLC - FedAvg"``.
-        terms: the sum.
-        constant: added to it.
+        label: a description, such as ``"FedLC - FedAvg"``.
+        terms: the terms of the sum.
+        constant: a constant that is added to the sum.
     """
 
     label: str
@@ -62,19 +63,19 @@ class Contrast:
 
     @property
     def size(self) -> float:
-        """Standard deviation of the sum if every number had one of 1."""
+        """The standard deviation of the sum if every number had a standard deviation of 1."""
         return math.sqrt(sum(term.weight**2 for term in self.terms))
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a paper says.
+    """A claim of a paper.
 
     Attributes:
-        id: ``"<paper>-<word>"``.
-        sentence: in one sentence.
-        contrasts: what it says is positive.
-        printed: the paper's numbers in words, where they are not those of its tables.
+        id: the identifier, ``"<paper>-<word>"``.
+        sentence: the claim in one sentence.
+        contrasts: the contrasts that it asserts to be positive.
+        printed: the paper's evidence in words, if it is not in its tables.
     """
 
     id: str
@@ -84,12 +85,12 @@ class Claim:
 
     @property
     def paper(self) -> str:
-        """``"fedlc"``."""
+        """The key of its paper, such as ``"fedlc"``."""
         return self.id.partition("-")[0]
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Every number it needs, once."""
+        """Every number that it needs, without duplicates."""
         return tuple(
             dict.fromkeys(
                 term._replace(weight=1.0) for contrast in self.contrasts for term in contrast.terms
@@ -101,13 +102,13 @@ Numbers = Mapping[tuple[str, str, str], Mapping[int, float]]  # by name, row, co
 
 
 class Measured(NamedTuple):
-    """A contrast as measured.
+    """A measured contrast.
 
     Attributes:
-        contrast: what was measured.
-        values: one per seed.
+        contrast: the contrast.
+        values: its values, one per seed.
         spread: the larger of its own and the typical standard deviation; nan if unknown.
-        sign: 1 or -1 if it is decided, else 0.
+        sign: 1 or -1 if it is decided, otherwise 0.
     """
 
     contrast: Contrast
@@ -117,18 +118,18 @@ class Measured(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Over seeds; nan without any."""
+        """The mean over seeds; nan without seeds."""
         return float(np.mean(self.values)) if self.values else math.nan
 
 
 class Verdict(NamedTuple):
-    """A claim at one scale.
+    """The verdict on a claim at one scale.
 
     Attributes:
         claim: the claim.
         word: ``holds``, ``does not hold`` or ``undecided``.
-        measured: its contrasts.
-        reason: why it is undecided, or empty.
+        measured: its measured contrasts.
+        reason: why it is undecided; empty if it is decided.
     """
 
     claim: Claim
@@ -138,13 +139,13 @@ class Verdict(NamedTuple):
 
     @property
     def decisive(self) -> Measured | None:
-        """The measured contrast with the smallest mean, on which the claim hangs."""
+        """The measured contrast with the smallest mean, on which the claim depends."""
         known = [m for m in self.measured if m.values]
         return min(known, key=lambda m: m.mean) if known else None
 
 
 def evaluate(contrast: Contrast, numbers: Numbers) -> tuple[float, ...]:
-    """The contrast for every seed that all of its numbers share."""
+    """Returns the contrast for every seed that all of its numbers share."""
     by_term = [numbers.get(term[1:], {}) for term in contrast.terms]
     seeds = sorted(set.intersection(*(set(found) for found in by_term))) if by_term else []
     return tuple(
@@ -155,7 +156,7 @@ def evaluate(contrast: Contrast, numbers: Numbers) -> tuple[float, ...]:
 
 
 def typical_deviation(contrasts: Iterable[Contrast], numbers: Numbers) -> float:
-    """Root mean square of standard deviations over seeds, per unit of weight; nan if unknown."""
+    """Returns the root mean square of standard deviations per unit of weight; nan if unknown."""
     found = []
     for contrast in contrasts:
         values = evaluate(contrast, numbers)
@@ -180,12 +181,12 @@ def measure(contrast: Contrast, numbers: Numbers, typical: float) -> Measured:
 
 
 def judge(claim: Claim, numbers: Numbers, among: Iterable[Contrast]) -> Verdict:
-    """The verdict on one claim.
+    """Returns the verdict on one claim.
 
     Args:
         claim: the claim.
         numbers: all numbers measured at one scale.
-        among: the contrasts of all claims, which say how much numbers vary with the seed.
+        among: the contrasts of all claims, which determine how much numbers vary with the seed.
     """
     among = list(among)
 
