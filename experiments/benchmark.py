@@ -1,4 +1,4 @@
-"""Measures the time of a round, alone and against other ways to simulate it.
+"""Measures the speed of a round, alone and compared with other simulators.
 
     python -m experiments.benchmark                       # this package, all workloads
     python -m experiments.benchmark --peers=torch,loop,vmap,fedjax,pfl --workloads=mlp,pfl_cnn
@@ -7,9 +7,9 @@
     python -m experiments.benchmark --scaling             # time against clients
     python -m experiments.benchmark --tune --workloads=tfcnn   # best settings on this device
 
-Contenders take turns within one process after one round to warm up, and the median is reported
-with its spread, because machines are noisy: read the ratios. The share of the matmul peak is
-measured in the same process.
+Contenders take turns within one process after one warm-up round, and the median is reported with
+its spread. Machines are noisy, so rely on the ratios rather than on absolute numbers. The share of
+the matmul peak is measured in the same process.
 """
 
 import json
@@ -35,12 +35,12 @@ from fedjax_skew.simulation.problem import Problem
 
 PEERS = ("torch", "loop", "vmap", "fedjax", "pfl")
 
-_WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "Names of workloads.")
+_WORKLOADS = flags.DEFINE_list("workloads", list(WORKLOADS), "Names of the workloads to measure.")
 _PEERS = flags.DEFINE_list("peers", [], f"Other simulators to compare with: {', '.join(PEERS)}.")
 _TURNS = flags.DEFINE_integer("turns", 5, "Rounds to measure per contender.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string("output", "", "File to which all numbers are written as JSON.")
-_SCALING = flags.DEFINE_bool("scaling", False, "Times rounds against cohort and federation size.")
-_TUNE = flags.DEFINE_bool("tune", False, "Finds the best chunk size and convolution.")
+_SCALING = flags.DEFINE_bool("scaling", False, "Time rounds by cohort size and number of clients.")
+_TUNE = flags.DEFINE_bool("tune", False, "Find the best chunk size and convolution.")
 _METHODS = flags.DEFINE_list("methods", [], "Methods to time relative to FedAvg, or 'all'.")
 _AUGMENTATIONS = flags.DEFINE_list(
     "augmentations", [], "Augmentations to time relative to none, or 'all'."
@@ -59,7 +59,7 @@ def measure(name: str, peers: Sequence[str], turns: int) -> dict[str, Any]:
             contenders[peer] = made
     before = matmul_peak()
     speeds = take_turns(contenders, turns)
-    peak = max(before, matmul_peak())  # A machine's speed changes; this was near the turns.
+    peak = max(before, matmul_peak())  # Measured next to the turns, as speed varies.
     flops = flops_per_sample(problem)
     others = {peer: speed for peer, speed in speeds.items() if peer != "ours"}
     return {
@@ -79,7 +79,7 @@ def measure(name: str, peers: Sequence[str], turns: int) -> dict[str, Any]:
 
 
 def _peer(peer: str, name: str, problem: Problem) -> Contender | None:
-    """Makes a peer, or None if it cannot run this workload."""
+    """Returns a peer, or None if it cannot run this workload."""
     if peer == "loop":
         return JittedLoop(problem)
     if peer == "vmap":
@@ -87,7 +87,7 @@ def _peer(peer: str, name: str, problem: Problem) -> Contender | None:
         plain = {"conv_impl": "xla", "clients_per_chunk": cohort, "num_devices": 1}
         return Ours(make_problem(WORKLOADS[name], plain))
     if peer == "pfl" and name != "pfl_cnn":
-        return None  # Its own benchmark is the workload for it.
+        return None  # It is only compared on its own benchmark.
     try:
         if peer == "pfl":
             from experiments.bench.pfl_peer import PflRound
@@ -101,7 +101,7 @@ def _peer(peer: str, name: str, problem: Problem) -> Contender | None:
 
         return TorchLoop(problem)
     except ImportError as error:
-        # pfl asks for an old absl-py but works with the newer one of this package.
+        # pfl requires an old absl-py but works with the newer one that this package needs.
         hint = "pfl && pip install -U absl-py" if peer == "pfl" else "'fedjax_skew[bench]'"
         print(f"{peer} is left out: {error} (pip install {hint}).")
     except ValueError as error:
@@ -161,7 +161,7 @@ def _show(row: Mapping[str, Any]) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints tables and writes JSON."""
+    """Runs the chosen measurement, prints it and writes JSON."""
     _check_names()
     result: dict[str, Any] = {"device": jax.devices()[0].device_kind, "devices": len(jax.devices())}
     if _TUNE.value:

@@ -1,4 +1,4 @@
-"""What this machine can do at best."""
+"""Measures the peak performance of this machine."""
 
 import time
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 
 def matmul_peak(seconds: float = 0.5) -> float:
-    """FLOP/s of large float32 matrix products: one on the first device, or one on each device."""
+    """Returns the FLOP/s of large float32 matrix products, on one or on all devices."""
     size = 1024
     product = jax.jit(lambda a: a @ a)
     each = [jax.device_put(jnp.ones((size, size), jnp.float32), d) for d in jax.local_devices()]

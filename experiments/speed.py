@@ -15,18 +15,18 @@ from fedjax_skew.simulation.arrays import device_arrays
 from fedjax_skew.simulation.state import initial_state
 from fedjax_skew.simulation.tracing import trace_rounds
 
-_STEPS = 2  # of every client in a timed round
-_MOST_FLOPS = 2e10  # of one timed step; a smaller batch stands for a larger one
+_STEPS = 2  # Local steps of every client in a timed round.
+_MOST_FLOPS = 2e10  # Limit of one timed step; above it, a smaller batch is timed.
 _LEAST_SECONDS, _MOST_ROUNDS = 0.5, 5
-# What the speed depends on, beside the model and its input.
+# Fields that affect the speed, in addition to the model and its input.
 _FIELDS = ("batch_size", "augment", "conv_impl", "compute_dtype", "batch_norm", "remat")
 
 
 class Speed(NamedTuple):
-    """Speed of training.
+    """The speed of training.
 
     Attributes:
-        flops: floating point operations per second, as ``estimate`` counts them.
+        flops: floating-point operations per second, as counted by ``experiments.estimate``.
         compile_seconds: time to compile a round.
     """
 
@@ -37,7 +37,7 @@ class Speed(NamedTuple):
 def measure(config: ml_collections.ConfigDict) -> Speed:
     """Times FedAvg with the model, input and batch size of a configuration on all devices.
 
-    Configurations that share these are timed once.
+    Configurations that agree in these are timed once.
     """
     size = estimate.size(config)
     fields = tuple((name, config[name]) for name in _FIELDS)
@@ -70,5 +70,5 @@ def _measure(
         until = np.int32(len(times) + 1)
         state, _ = jax.block_until_ready(compiled(phase.spec, state, arrays.data, until))
         times.append(time.perf_counter() - began)
-    seconds = min(times[1:])  # The first round warms up, and others may share the machine.
+    seconds = min(times[1:])  # Without the warm-up round; the minimum is the least disturbed.
     return Speed(count * per_sample / seconds, compile_seconds)

@@ -1,1 +1,1 @@
-"""Workloads of the benchmark and the peers they are compared with."""
+"""The workloads of the benchmark, and the simulators that they are compared with."""

@@ -1,4 +1,4 @@
-"""The same round by FedJAX: its batches and its backend of one jitted step per client."""
+"""The same round simulated by FedJAX, with its batches and its jitted backend."""
 
 import fedjax
 import jax
@@ -13,9 +13,9 @@ from fedjax_skew.simulation.problem import Problem
 class FedjaxRound:
     """Federated averaging by ``fedjax.for_each_client``.
 
-    FedJAX's own algorithm does the same but calls functions that JAX no longer has. FedJAX fills
-    the last batch of a client with samples that are not counted here. It has no place for running
-    statistics, so networks with batch normalisation are left out.
+    FedJAX's own algorithm does the same, but it calls functions that JAX has removed. FedJAX fills
+    the last batch of a client with further samples, which are not counted here. It does not support
+    running statistics, so networks with batch normalisation are left out.
     """
 
     def __init__(self, problem: Problem):

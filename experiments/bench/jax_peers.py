@@ -19,13 +19,13 @@ from fedjax_skew.simulation.tracing import trace_rounds
 
 
 class Ours:
-    """The vectorised round; ``round()`` runs one and returns the samples it used.
+    """The vectorised round of this package.
 
     Attributes:
         compile_seconds: time to lower and compile the round.
         memory_mb: memory of the compiled round on one device, without the dataset.
-        useful: local steps that trained a client, so far.
-        executed: local steps of all clients of all chunks, so far.
+        useful: number of local steps so far that trained a client.
+        executed: number of local steps so far, including padded ones.
     """
 
     def __init__(self, problem: Problem):
@@ -41,7 +41,7 @@ class Ours:
         self.useful, self.executed = 0, 0
 
     def round(self) -> int:
-        """Runs the next round."""
+        """Runs the next round and returns the number of samples it used."""
         until = np.int32(int(self.state.round) + 1)
         self.state, report = jax.block_until_ready(
             self.compiled(self.spec, self.state, self.data, until)
@@ -52,7 +52,7 @@ class Ours:
 
 
 def plain_model(problem: Problem) -> Model:
-    """The problem's model with XLA's own convolutions, which are fast outside of a loop."""
+    """Returns the problem's model with XLA's own convolutions, which are fast outside of a loop."""
     config = problem.config.copy_and_resolve_references()
     config.conv_impl = "xla"
     phase = problem.phases[0]
@@ -60,8 +60,10 @@ def plain_model(problem: Problem) -> Model:
 
 
 class JittedLoop:
-    """A Python loop over clients and batches with one jitted step, as simulators without a client
-    axis do it."""
+    """A Python loop over clients and batches with one jitted step.
+
+    Simulators without a client axis work like this.
+    """
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -87,7 +89,7 @@ class JittedLoop:
         return step
 
     def round(self) -> int:
-        """Trains a cohort client by client and averages."""
+        """Trains a cohort client by client, averages, and returns the number of samples."""
         total, samples, weight = None, 0, 0
         for x, labels in client_batches(self.problem, self.rng):
             params = jax.tree.map(jnp.copy, self.params)
@@ -106,7 +108,7 @@ class JittedLoop:
 
 
 def client_batches(problem: Problem, rng: np.random.Generator):
-    """The cohort of a round as lists of numpy batches, one client at a time."""
+    """Yields the clients of a round, each as lists of numpy batches."""
     config, data, info = problem.config, problem.data, problem.info
     for k in rng.choice(info.num_clients, info.cohort_size, replace=False):
         ids = np.asarray(data.order[0, data.offsets[0, k] : data.offsets[0, k + 1]])

@@ -1,4 +1,4 @@
-"""pfl-research's own simulation of the same round, with its PyTorch model and backend."""
+"""The same round simulated by pfl-research, with its PyTorch model and backend."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from fedjax_skew.simulation.problem import Problem
 
 
 class _Module(nn.Module):
-    """A module with the loss that pfl asks for."""
+    """A module with the interface that pfl requires."""
 
     def __init__(self, body: nn.Module):
         super().__init__()
@@ -63,7 +63,7 @@ class PflRound:
         self.cohort_size = info.cohort_size
 
     def round(self) -> int:
-        """Trains a cohort and returns the samples it used."""
+        """Trains a cohort and returns the number of samples it used."""
         self.rounds += 1
         before = self.samples
         params = NNAlgorithmParams(

@@ -1,4 +1,4 @@
-"""Rounds against the number of clients, and against the settings of one device."""
+"""Measures rounds by the number of clients, and by the settings of a device."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedjax_skew.simulation.problem import build
 
 
 def scaling(turns: int) -> list[dict[str, Any]]:
-    """Measures the time of a round against clients per round, and against clients in all."""
+    """Measures the time of a round by clients per round, and by the total number of clients."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2_000_000, 8)).astype(np.float32)
     labels = rng.integers(0, 10, len(x)).astype(np.int32)
@@ -36,7 +36,7 @@ def scaling(turns: int) -> list[dict[str, Any]]:
 
 
 def _round_of(dataset: Dataset, clients: int, cohort: int) -> tuple[Ours, float]:
-    """Rounds of five steps of the MLP, and the size of the tables of clients in MB."""
+    """Returns rounds of five steps of the MLP, and the size of the index tables in MB."""
     changes = {
         "partition": "iid",
         "num_clients": clients,
@@ -53,7 +53,7 @@ def _round_of(dataset: Dataset, clients: int, cohort: int) -> tuple[Ours, float]
 def tune(name: str, turns: int) -> dict[str, float]:
     """Measures samples per second for chunk sizes and convolutions, in rounds of two steps.
 
-    Larger chunks are left out once they are far behind; the three best then take turns.
+    Larger chunks are skipped once they are far slower. The three best settings then take turns.
     """
     made: dict[str, Ours] = {}
     speeds: dict[str, float] = {}

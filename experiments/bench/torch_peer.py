@@ -1,4 +1,4 @@
-"""A sequential PyTorch simulation of the same round: same model, batches and optimiser."""
+"""The same round simulated sequentially in PyTorch, with the same model, batches and optimiser."""
 
 import copy
 import itertools
@@ -48,7 +48,7 @@ def _dense(*widths: int) -> list[nn.Module]:
 
 
 def make_module(name: str) -> nn.Module:
-    """Makes the PyTorch twin of a model of this package."""
+    """Returns the PyTorch equivalent of a model of this package."""
     layers: dict[str, list[nn.Module]] = {
         "logistic": _dense(60, 10),
         "mlp": _dense(784, 200, 200, 10),
@@ -91,12 +91,12 @@ def make_module(name: str) -> nn.Module:
         ],
     }
     if name not in layers:
-        raise ValueError(f"model={name!r} has no PyTorch twin; allowed: {', '.join(layers)}.")
+        raise ValueError(f"model={name!r} has no PyTorch equivalent; allowed: {', '.join(layers)}.")
     return nn.Sequential(*layers[name])
 
 
 def pixels(dataset: Dataset, x: np.ndarray) -> torch.Tensor:
-    """Converts samples to PyTorch's form: images with channels first, normalised."""
+    """Converts samples to PyTorch tensors; images are normalised, with channels first."""
     tensor = torch.from_numpy(np.ascontiguousarray(x))
     if x.dtype != np.uint8:
         return tensor
@@ -105,7 +105,7 @@ def pixels(dataset: Dataset, x: np.ndarray) -> torch.Tensor:
 
 
 class TorchLoop:
-    """One client after another, one batch after another."""
+    """Trains one client after another, one batch after another."""
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -114,7 +114,7 @@ class TorchLoop:
         self.rng = np.random.default_rng(0)
 
     def round(self) -> int:
-        """Trains a cohort and averages the models by their number of samples."""
+        """Trains a cohort, averages the models by samples, and returns the number of samples."""
         config = self.problem.config
         start = copy.deepcopy(self.module.state_dict())
         total: dict[str, Any] = {}

@@ -1,11 +1,11 @@
-"""Contenders that take turns within one process, because a machine's speed changes."""
+"""Measures contenders in turns within one process, because the speed of a machine varies."""
 
 import time
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-# A contender whose fastest turn is this many times its slowest was disturbed.
+# A measurement is disturbed if the fastest turn is more than this many times the slowest.
 SPREAD_LIMIT = 2.0
 
 
@@ -30,13 +30,13 @@ class Speed(NamedTuple):
 
 
 def timed(contender: Contender) -> tuple[int, float]:
-    """Runs one round and returns its samples and seconds."""
+    """Runs one round and returns its number of samples and its time in seconds."""
     began = time.perf_counter()
     return contender.round(), time.perf_counter() - began
 
 
 def take_turns(contenders: dict[str, Contender], turns: int) -> dict[str, Speed]:
-    """Runs one round of every contender in turn, ``turns`` times, after one round to warm up."""
+    """Runs one round of every contender in turn, ``turns`` times, after one warm-up round."""
     for contender in contenders.values():
         contender.round()
     speeds: dict[str, list[float]] = {name: [] for name in contenders}

@@ -1,4 +1,4 @@
-"""One workload under other methods or augmentations, relative to plain FedAvg."""
+"""Measures a workload with other methods or augmentations, relative to plain FedAvg."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from experiments.bench.jax_peers import Ours
 from experiments.bench.turns import take_turns
 from experiments.bench.workloads import Workload, make_problem
 
-# Every method trains on what is left, so that their rounds compare.
+# The server holds data for every method, so that all rounds have the same client data.
 _SERVER_DATA = {"server_data.labelled": 0.02, "server_data.unlabelled": 0.02}
 
 
@@ -17,14 +17,14 @@ def relative(
     """Measures variants of a workload, each in turns with the workload itself.
 
     Args:
-        workload: what is trained, with FedAvg.
-        variants: changes of the configuration, by name.
-        turns: rounds measured of each.
+        workload: the workload, which trains with FedAvg.
+        variants: changes to the configuration, by name.
+        turns: number of rounds to measure per variant.
 
     Returns:
         One row per variant: its time per sample relative to FedAvg's, the memory of its
-        compiled round beside FedAvg's, and its compilation time. A method of several phases is
-        measured in its first.
+        compiled round and of FedAvg's, and its compilation time. A method with several phases is
+        measured in its first phase.
     """
     base = Ours(make_problem(workload, _SERVER_DATA))
     rows = []

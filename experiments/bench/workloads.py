@@ -1,4 +1,4 @@
-"""The workloads: what is trained. Speed does not depend on pixels, so these are random."""
+"""The workloads of the benchmark. Pixels are random, because the speed does not depend on them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from fedjax_skew.simulation.problem import Problem, build
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A round to time.
+    """A round to measure.
 
     Attributes:
         description: one line for the table.
-        shape: of a sample; ``()`` for Synthetic(1,1).
+        shape: shape of a sample; ``()`` for Synthetic(1,1).
         num_samples: size of the training set.
-        changes: configuration fields.
+        changes: fields of the configuration.
     """
 
     description: str
@@ -128,7 +128,7 @@ WORKLOADS = {
 
 
 def make_config(workload: Workload, changes: Mapping[str, Any]) -> ml_collections.ConfigDict:
-    """Returns the workload's configuration with ``changes``, whose names may have dots."""
+    """Returns the workload's configuration with ``changes`` by dotted field name."""
     config = default_config()
     config.update_from_flattened_dict(
         {"client_lr": 0.01, "rounds": 1_000_000, **workload.changes, **changes}
@@ -137,13 +137,13 @@ def make_config(workload: Workload, changes: Mapping[str, Any]) -> ml_collection
 
 
 def make_problem(workload: Workload, changes: Mapping[str, Any] | None = None) -> Problem:
-    """Returns the workload's problem, with ``changes`` of the configuration."""
+    """Returns the workload's problem, with ``changes`` to the configuration."""
     config = make_config(workload, changes or {})
     return build(config, dataset=make_dataset(workload))
 
 
 def make_dataset(workload: Workload) -> Dataset:
-    """Random pixels and balanced labels, or Synthetic(1,1)."""
+    """Returns a dataset of random pixels and balanced labels, or Synthetic(1,1)."""
     if not workload.shape:
         return datasets.load("synthetic(1,1)", num_clients=workload.changes["num_clients"])
     rng = np.random.default_rng(0)
@@ -154,7 +154,7 @@ def make_dataset(workload: Workload) -> Dataset:
 
 
 def flops_per_sample(problem: Problem) -> float:
-    """Counts the operations of one sample's gradient, by XLA on plain convolutions."""
+    """Returns the operations of one sample's gradient, as counted by XLA for plain convolutions."""
     model = plain_model(problem)
     x, labels = problem.dataset.x_train[:64], problem.dataset.y_train[:64]
     params, stats = jax.eval_shape(lambda: model.init(jax.random.key(0), x))
