@@ -1,4 +1,4 @@
-"""Devices that programs are compiled for and estimated on, as data."""
+"""Descriptions of the devices that programs are compiled and estimated for."""
 
 import dataclasses
 import math
@@ -13,22 +13,22 @@ from fedjax_skew.errors import MissingExtra
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-    """What XLA must know of a device to compile for it, and what its time depends on.
+    """What XLA needs to compile for a device, and what the estimate of time depends on.
 
     Attributes:
         platform: ``"cpu"``, ``"cuda"`` or ``"tpu"``.
-        memory: bytes of one device that a program can use.
-        peak: floating point operations per second of products, by type: ``bf16``, or of float32
-            by ``matmul_precision``.
-        bandwidth: bytes per second of its memory.
-        launch: seconds that one operation takes at least.
-        loop: seconds that every pass of a loop takes in addition.
+        memory: bytes on one device that a program can use.
+        peak: floating-point operations per second of matrix products, by type: ``bf16``, or the
+            ``matmul_precision`` of a float32 product.
+        bandwidth: bytes per second that its memory can transfer.
+        launch: minimum time of one operation, in seconds.
+        loop: additional time of every iteration of a loop, in seconds.
         link: bytes per second to the other devices of the host.
-        latency: seconds that one collective takes at least.
-        clock: cycles per second, if the compiler estimates cycles.
-        on_chip: marks layouts of arrays that never reach the memory.
-        topology: how XLA names one host with all its devices.
-        description: fields of XLA's description of a GPU.
+        latency: minimum time of one collective operation, in seconds.
+        clock: cycles per second, if the compiler provides an estimate of cycles.
+        on_chip: text in the layout of arrays that never leave the chip.
+        topology: XLA's name for one host with all of its devices.
+        description: the fields of XLA's description of a GPU.
     """
 
     platform: str
@@ -45,7 +45,7 @@ class Accelerator:
     description: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-# JAX takes three quarters of a GPU's memory unless it is told otherwise.
+# The share of GPU memory that JAX allocates by default.
 _JAX_SHARE = 0.75
 _GPU = {
     "threads_per_block_limit": 1024,
@@ -79,7 +79,7 @@ def _gpu(
 
 
 # Peaks, bandwidths and links are the manufacturers' figures; launch, loop and latency are
-# assumptions. A GPU waits for its host in every pass of a loop, but a TPU does not. Products of
+# assumptions. A GPU waits for its host in every iteration of a loop; a TPU does not. Products of
 # float32 use TF32 on these GPUs, and one, three or six passes of bfloat16 on a TPU.
 ACCELERATORS = {
     "a100": _gpu(
@@ -123,7 +123,7 @@ ACCELERATORS = {
         on_chip="S(1)",
         topology="v5e:2x4",
     ),
-    # One core of a server, as the benchmark measures it; its memory is that of the machine.
+    # One core of a server, as measured by the benchmark. Its memory is not limited here.
     "cpu": Accelerator(
         "cpu",
         memory=math.inf,
@@ -138,7 +138,7 @@ ACCELERATORS = {
 
 
 def devices(name: str) -> Sequence[Any]:
-    """Returns devices of a target; programs for an accelerator can be compiled, but not run.
+    """Returns the devices of a target, for which programs can be compiled but not run.
 
     Raises:
         MissingExtra: if the compiler of the target is not installed.

@@ -1,11 +1,11 @@
-"""Compiles a configuration for a device that may not be there, and reports memory, work and time.
+"""Compiles a configuration for a device that need not be present; reports memory, work and time.
 
     python -m experiments.compile_report --target=a100 --config=configs/mnist.py
     python -m experiments.compile_report --target=v5e --config=configs/mnist.py --fit
     python -m experiments.compile_report --target=h100 --table=fedlf/table1
 
-Neither the data nor a driver is needed, but the compiler of the target is: ``pip install
-'fedjax_skew[compile]'``. Nothing runs, so times are estimates; see ``experiments.roofline``.
+Neither data nor a driver is needed, only the compiler of the target: ``pip install
+'fedjax_skew[compile]'``. Nothing is executed, so times are estimates; see ``experiments.roofline``.
 """
 
 import csv
@@ -20,7 +20,7 @@ from ml_collections import config_flags
 from experiments import app, compiled
 from experiments.accelerators import ACCELERATORS
 
-# Reports that agree in these are of the same program.
+# Reports that agree in these columns describe the same program.
 _KEYS = (
     "table", "only", "target", "devices", "model", "method", "conv_impl", "clients_per_chunk",
     "chosen", "note",
@@ -28,8 +28,8 @@ _KEYS = (
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints the report, and adds it to a file if one is given."""
-    # The compilers of accelerators would look for devices, which are elsewhere.
+    """Prints the report and, if a file is given, adds it to the file."""
+    # The compilers must not look for accelerators, which need not be present.
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_compilation_cache", False)
     os.environ |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def save(path: pathlib.Path, row: Mapping[str, str]) -> None:
-    """Adds a row to a CSV file, in place of one of the same program."""
+    """Adds a row to a CSV file, replacing an existing row of the same program."""
     rows = []
     if path.exists():
         with path.open(newline="") as file:
@@ -65,9 +65,9 @@ def save(path: pathlib.Path, row: Mapping[str, str]) -> None:
 if __name__ == "__main__":
     _TARGET = flags.DEFINE_enum("target", "a100", list(ACCELERATORS), "Device to compile for.")
     _CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration of the run.")
-    _TABLE = flags.DEFINE_string("table", None, "Table to estimate in place of a configuration.")
-    _ONLY = flags.DEFINE_string("only", "", "Cells of the table, as in reproduce.")
+    _TABLE = flags.DEFINE_string("table", None, "Table to estimate instead of a configuration.")
+    _ONLY = flags.DEFINE_string("only", "", "Cells of the table, as in experiments.reproduce.")
     _FIT = flags.DEFINE_bool("fit", False, "Find the largest clients_per_chunk that fits.")
     _SAVE = flags.DEFINE_string("save", None, "CSV file to add the report to.")
-    _NOTE = flags.DEFINE_string("note", "", "Words about the program, for the file.")
+    _NOTE = flags.DEFINE_string("note", "", "Remark about the program, written to the file.")
     app.run(main)

@@ -1,4 +1,4 @@
-"""Compiles configurations for devices that may not be there: memory, work and estimates of time."""
+"""Compiles configurations for devices that need not be present; reports memory, work and time."""
 
 import dataclasses
 import time
@@ -20,28 +20,28 @@ _OWN_DATA = ("", "labelled")
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """A compiled configuration, per device.
+    """A compiled configuration; numbers are per device unless stated otherwise.
 
     Attributes:
         target: name of the device.
-        devices: how many there are.
-        model: of the configuration.
-        method: of the configuration.
-        conv_impl: of the configuration.
-        clients_per_chunk: at most the clients that a device trains.
-        chosen: whether that number was chosen for the device, not given.
-        arguments_gb: state and data.
-        temporaries_gb: what the rounds need beside them.
-        peak_gb: both together, with results that cannot share their memory.
-        fits: whether the device has as much.
-        largest_chunk: the largest ``clients_per_chunk`` that fits, 0 if unknown.
-        collectives: operations between devices, by kind.
-        step_launches: operations of one local step.
-        round_gflop: operations of the products of a round, in 1e9.
-        round_gb: bytes that a round moves in memory.
-        round_ms: estimate of a round.
-        samples_per_second: training samples of all devices, at that time.
-        evaluation_ms: estimate of an evaluation.
+        devices: number of devices.
+        model: the model of the configuration.
+        method: the method of the configuration.
+        conv_impl: the convolution of the configuration.
+        clients_per_chunk: the chunk size, at most the number of clients that a device trains.
+        chosen: whether the chunk size was chosen automatically for the device.
+        arguments_gb: memory of state and data.
+        temporaries_gb: memory that the rounds need in addition.
+        peak_gb: all memory, including results that cannot reuse that of the arguments.
+        fits: whether the device has enough memory.
+        largest_chunk: the largest ``clients_per_chunk`` that fits; 0 if unknown.
+        collectives: number of operations between devices, by kind.
+        step_launches: number of operations in one local step.
+        round_gflop: floating-point operations of the products of a round, in 1e9.
+        round_gb: memory traffic of a round.
+        round_ms: estimated time of a round.
+        samples_per_second: training samples per second on all devices, at that estimate.
+        evaluation_ms: estimated time of an evaluation.
         compile_cpu_s: CPU time of compiling the rounds.
     """
 
@@ -72,19 +72,19 @@ class TableReport:
     """The cells of a table that share a network.
 
     Attributes:
-        table: its name.
-        only: which of its cells.
+        table: name of the table.
+        only: the selected cells.
         target: name of the device.
-        devices: devices of every run.
+        devices: number of devices of each run.
         model: the network.
-        method: of the cell that was compiled for times.
+        method: method of the cell that was compiled to estimate times.
         peak_gb: memory per device of that cell.
-        largest: method of the cell with the most memory.
+        largest: method of the cell that needs the most memory.
         largest_gb: memory per device of that cell.
-        round_ms: estimate of a round.
-        run_hours: estimate of the cell, with all of its seeds.
+        round_ms: estimated time of a round.
+        run_hours: estimated time of the compiled cell, with all of its seeds.
         cells: number of cells.
-        table_hours: estimate of all cells, one after another.
+        table_hours: estimated time of all cells, one after another.
     """
 
     table: str
@@ -103,18 +103,18 @@ class TableReport:
 
 
 def words(found: Report | TableReport) -> dict[str, str]:
-    """Every field as text, numbers with three digits."""
+    """Returns every field as text, numbers with three digits."""
     values = dataclasses.asdict(found).items()
     return {k: f"{v:.3g}" if isinstance(v, float) else str(v) for k, v in values}
 
 
 def report(config: ml_collections.ConfigDict, target: str, *, fit: bool = False) -> Report:
-    """Compiles rounds and evaluation of a configuration for a target.
+    """Compiles the rounds and the evaluation of a configuration for a target.
 
     Args:
         config: the configuration; ``num_devices=0`` means all devices of one host.
-        target: a name of ``ACCELERATORS``.
-        fit: whether to compile a second chunk size to find the largest that fits.
+        target: a key of ``ACCELERATORS``.
+        fit: compile a second chunk size to find the largest one that fits.
     """
     on = ACCELERATORS[target]
     problem = _problem(config, target)
@@ -160,7 +160,7 @@ def collectives(program: hlo.Program) -> dict[str, int]:
 
 
 def _problem(config: ml_collections.ConfigDict, target: str) -> Problem:
-    """Builds the problem on random data of the right size, unless the data is generated anyway."""
+    """Builds the problem on random data of the right size, or on generated data where possible."""
     info = datasets.find(config.dataset.name)
     known = info is not None and info.num_train and info.source != "none"
     dataset = estimate.random_dataset(estimate.size(config)) if known else None
@@ -168,22 +168,22 @@ def _problem(config: ml_collections.ConfigDict, target: str) -> Problem:
 
 
 def _compile(traced: jax.stages.Traced, platform: str) -> tuple[jax.stages.Compiled, float]:
-    """Compiles a program; returns it with the CPU seconds that it took."""
+    """Compiles a program and returns it with the CPU time of compilation in seconds."""
     lowered, began = traced.lower(), time.process_time()
-    # Choosing kernels by trial needs a device.
+    # Autotuning would need a device.
     options = {"xla_gpu_autotune_level": 0} if platform == "cuda" else {}
     compiled = lowered.compile(compiler_options=options)
     return compiled, time.process_time() - began
 
 
 def _peak(memory: Any) -> int:
-    """Bytes of a program: arguments, temporaries, and results in memory of their own."""
+    """Returns the bytes of arguments, temporaries, and results that reuse neither."""
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     return memory.argument_size_in_bytes + memory.temp_size_in_bytes + results
 
 
 def _most(problem: Problem) -> int:
-    """The most clients that a device trains in a round."""
+    """Returns the largest number of clients that a device trains in a round."""
     devices = problem.phases[0].spec.mesh.devices.size
     return -(-len(problem.seeds) * problem.info.cohort_size // devices)
 
@@ -191,7 +191,7 @@ def _most(problem: Problem) -> int:
 def _largest_chunk(
     config: ml_collections.ConfigDict, problem: Problem, peak: int, target: str
 ) -> int:
-    """Extrapolates memory from two chunk sizes to the largest that fits."""
+    """Extrapolates the memory of two chunk sizes to the largest chunk that fits."""
     most = _most(problem)
     chunk = min(problem.phases[0].spec.clients_per_chunk, most)
     other = config.copy_and_resolve_references()
@@ -211,17 +211,17 @@ def _largest_chunk(
 def report_table(
     name: str, target: str, *, only: str = "", num_devices: int = 0
 ) -> list[TableReport]:
-    """Compiles two cells of every network of a table and estimates all of them.
+    """Compiles two cells per network of a table and estimates all cells from them.
 
-    The cell that needs the most memory says whether the table fits, but for cells whose server has
-    another dataset. Times of other cells follow from those of the first one by their numbers of
-    operations.
+    The cell that needs the most memory determines whether the table fits; cells whose server has
+    another dataset are not considered. The times of other cells are extrapolated from the first one
+    by their numbers of operations.
 
     Args:
-        name: ``fedlf/table1``.
-        target: a name of ``ACCELERATORS``.
-        only: chooses cells, as in ``reproduce``.
-        num_devices: devices of a run; 0 means all devices of one host.
+        name: the table, such as ``fedlf/table1``.
+        target: a key of ``ACCELERATORS``.
+        only: the cells to select, as in ``experiments.reproduce``.
+        num_devices: number of devices of a run; 0 means all devices of one host.
     """
     groups: dict[Any, list[ml_collections.ConfigDict]] = {}
     for cell in cells.plan(name, "", only=only):

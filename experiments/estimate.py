@@ -1,8 +1,8 @@
-"""Estimates the cost of a cell, in FLOPs and memory, without its data and without compiling it.
+"""Estimates the FLOPs and memory of a cell without its data and without compiling it.
 
-Everything is counted in traced programs. The model's forward pass is traced at its real size. What
-a method adds (a teacher, a second gradient, training on the server) is counted in whole rounds of a
-tiny problem and carried over in units of training steps, so that a new method needs nothing here.
+All operations are counted in traced programs. The forward pass of the model is traced at its real
+size. What a method adds (a teacher, a second gradient, training on the server) is counted in rounds
+of a tiny problem and converted to training steps, so a new method needs no code here.
 """
 
 import dataclasses
@@ -30,7 +30,15 @@ _TINY_FEATURES, _TINY_CLASSES = 64, 10
 
 
 class Size(NamedTuple):
-    """Numbers of a dataset: samples, shape of one, classes, bytes per value."""
+    """The size of a dataset.
+
+    Attributes:
+        train: number of training samples.
+        test: number of test samples.
+        shape: shape of one sample.
+        classes: number of classes.
+        itemsize: bytes per value.
+    """
 
     train: int
     test: int
@@ -41,10 +49,10 @@ class Size(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Estimate for one cell.
+    """The estimated cost of one cell.
 
     Attributes:
-        flops: floating point operations of all rounds and seeds, evaluation included.
+        flops: floating-point operations of all rounds and seeds, including evaluation.
         memory: bytes on the device.
     """
 
@@ -53,7 +61,7 @@ class Cost:
 
 
 def cost(config: ml_collections.ConfigDict) -> Cost:
-    """Estimates a run."""
+    """Estimates the cost of a run."""
     data = size(config)
     cohort = max(1, round(config.num_clients * config.participation))
     forward, params, activations = _model(config.model, data.shape, data.classes)
@@ -67,7 +75,7 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     training = 3 * forward * steps
     scored = data.test + (data.train if config.eval_train_set else 0)
     then = build_method(config.method, used_hparams(config)).next_phase
-    # A second phase trains little beside the first.
+    # A second phase costs little compared with the first.
     work = training * (then.rounds if then else config.rounds)
     work = config.num_seeds * (work + forward * scored * config.rounds / config.eval_every)
     chunk = (config.clients_per_chunk or 1) * len(jax.devices())
@@ -82,18 +90,18 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
 
 
 def training_flops(model: str, shape: tuple[int, ...], classes: int) -> float:
-    """Operations to train on one sample: one forward and two backward passes of its size."""
+    """Returns the operations to train on one sample, three times those of the forward pass."""
     return 3 * _model(model, shape, classes)[0]
 
 
 class _Extra(NamedTuple):
-    """What a method costs beside FedAvg.
+    """The cost of a method relative to FedAvg.
 
     Attributes:
         passes: work of one local step, in steps of FedAvg.
         server_steps: work of the server per round, in steps of FedAvg.
-        kept: what a client keeps, in models.
-        client_models: the server holds every client's model.
+        kept: size of the state that a client keeps, in models.
+        needs_client_models: whether the server holds every client's model.
     """
 
     passes: float
@@ -104,7 +112,7 @@ class _Extra(NamedTuple):
 
 @functools.cache
 def _model(name: str, shape: tuple[int, ...], classes: int) -> tuple[float, int, int]:
-    """Forward FLOPs per sample, bytes of parameters, bytes of activations per sample."""
+    """Returns forward FLOPs per sample, bytes of parameters and bytes of activations per sample."""
     batch = 8
     module = models.build(name, classes, conv_impl="xla")
     x = jax.ShapeDtypeStruct((batch, *shape), jnp.float32)
@@ -131,7 +139,7 @@ def _method(name: str, hparams: tuple, cohort: int) -> _Extra:
 
 @functools.cache
 def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
-    """Counts of a round of a method on a tiny problem, and what a client keeps, in models."""
+    """Counts a round on a tiny problem; returns it with the size of a client's state in models."""
     config = default_config()
     config.method, config.model, config.partition = name, "mlp", "iid"
     config.num_clients, config.rounds = cohort, 10_000
@@ -156,7 +164,7 @@ def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
 
 
 def size(config: ml_collections.ConfigDict) -> Size:
-    """The size of a dataset: from the registry, or of the data itself if it is not there."""
+    """Returns the size of a dataset from the registry, or from the data if it is not registered."""
     info = datasets.find(config.dataset.name)
     if info is not None and info.num_train:
         itemsize = 1 if len(info.shape) == 3 else 4
@@ -169,7 +177,7 @@ def size(config: ml_collections.ConfigDict) -> Size:
 
 
 def random_dataset(size: Size) -> Dataset:
-    """Random samples of the shape and type of a dataset, with equally many of every class."""
+    """Returns random samples with the shape and type of a dataset and balanced classes."""
     rng = np.random.default_rng(0)
     count = size.train + size.test
     labels = (np.arange(count) % size.classes).astype(np.int32)
@@ -184,7 +192,7 @@ def random_dataset(size: Size) -> Dataset:
 
 
 def _long_tail_share(partition: str, classes: int) -> float:
-    """The share of the samples that a long tail leaves."""
+    """Returns the fraction of the samples that remains in a long-tailed training set."""
     found = re.search(r"longtail\(if=([\d.]+)", partition)
     if not found:
         return 1.0

@@ -1,7 +1,7 @@
-"""Reads the text of compiled programs (HLO): their computations and instructions.
+"""Parses the text of compiled programs (HLO) into computations and instructions.
 
-Compilers give the cost of a whole program at best, with every loop counted once, and for CUDA they
-give none. ``experiments.roofline`` counts from the text instead, loop by loop.
+The cost analysis of XLA counts every loop once, and it is not available for CUDA.
+``experiments.roofline`` therefore counts operations in the text, loop by loop.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """An array: its type, its sizes and where the layout puts it."""
+    """The type, sizes and layout of an array."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -31,12 +31,12 @@ class Shape:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return math.prod(self.sizes)
 
     @property
     def nbytes(self) -> float:
-        """Bytes without padding."""
+        """The number of bytes, without padding."""
         digits = re.search(r"\d+", self.dtype)
         bits = int(digits[0]) if digits else 8 * (self.dtype == "pred")
         return self.elements * bits / 8
@@ -44,7 +44,7 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One line of a computation; ``arguments`` is the text between its brackets."""
+    """One line of a computation; ``arguments`` is the text between its parentheses."""
 
     name: str
     opcode: str
@@ -54,12 +54,12 @@ class Instruction:
 
     @functools.cached_property
     def operands(self) -> tuple[str, ...]:
-        """Names of the instructions that it takes."""
+        """The names of its operands."""
         return tuple(_NAMED.findall(self.arguments))
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Computations that it uses; of a ``while`` the body and the condition."""
+        """The computations that it calls; for a ``while``, its body and its condition."""
         branches = _BRANCHES.search(self.attributes)
         if branches:
             return tuple(_NAMED.findall(branches[1]))
@@ -67,37 +67,37 @@ class Instruction:
 
     @property
     def scope(self) -> str:
-        """The name that the source gave to a ``while``, such as ``steps``."""
+        """The name scope of a ``while`` in the source, such as ``steps``."""
         found = _SCOPE.search(self.attributes)
         return re.sub(r".*\(|\)+$", "", found[1]) if found else ""
 
     @property
     def cycles(self) -> int | None:
-        """The compiler's own estimate of time, on TPUs."""
+        """The compiler's own estimate of cycles, which exists on TPUs."""
         found = _CYCLES.search(self.attributes)
         return int(found[1]) if found else None
 
     @property
     def target(self) -> str:
-        """Name of a custom call."""
+        """The target of a custom call."""
         found = re.search(r'custom_call_target="([^"]*)"', self.attributes)
         return found[1] if found else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Computations by name, and the one that is run."""
+    """Computations by name, and the name of the entry computation."""
 
     computations: Mapping[str, tuple[Instruction, ...]]
     entry: str
 
     @functools.cached_property
     def shapes(self) -> Mapping[str, tuple[Shape, ...]]:
-        """Shapes of all instructions; names are unique in a program."""
+        """The shapes of all instructions, whose names are unique in a program."""
         return {i.name: i.shapes for body in self.computations.values() for i in body}
 
     def trips(self, loop: Instruction) -> int | None:
-        """How often a ``while`` runs, if the compiler says so or its condition is a constant."""
+        """Returns the trip count of a ``while``, if it is annotated or bounded by a constant."""
         found = _TRIPS.search(loop.attributes)
         if found:
             return int(found[1])
@@ -111,7 +111,7 @@ class Program:
 
 
 def parse(text: str) -> Program:
-    """Reads the text of a compiled program."""
+    """Parses the text of a compiled program."""
     computations: dict[str, tuple[Instruction, ...]] = {}
     entry, name = "", ""
     lines: list[Instruction] = []
@@ -137,7 +137,7 @@ def _instruction(line: str) -> Instruction:
 
 
 def _closing(text: str) -> int:
-    """Returns the position at which the bracket that opens a text is closed."""
+    """Returns the position of the parenthesis that closes the one at the start of a text."""
     depth = 0
     for place, character in enumerate(text):
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -1,4 +1,4 @@
-"""Floating point operations and bytes of the instructions of compiled programs."""
+"""Counts floating-point operations and bytes of the instructions of compiled programs."""
 
 import functools
 import math
@@ -13,7 +13,7 @@ _SLICES = ("dynamic-slice", "gather", "slice")
 
 
 def products(program: hlo.Program, i: hlo.Instruction) -> Iterator[tuple[hlo.Instruction, float]]:
-    """Matrix products and convolutions of an instruction with their floating point operations."""
+    """Yields the matrix products and convolutions of an instruction with their operations."""
     if i.opcode == "fusion":
         for name in i.called:
             for inner in program.computations[name]:
@@ -24,7 +24,7 @@ def products(program: hlo.Program, i: hlo.Instruction) -> Iterator[tuple[hlo.Ins
 
 
 def _flops(program: hlo.Program, i: hlo.Instruction) -> float:
-    """Floating point operations of a product, 0 for anything else."""
+    """Returns the floating-point operations of a product, and 0 for anything else."""
     if i.opcode == "dot" or i.target.startswith("__cublas"):
         found = re.search(r'lhs_contracting_dim\w*"?[=:]["{\[]+([^}\]]*)[}\]]', i.attributes)
         dims = [int(n) for n in re.findall(r"\d+", found[1])] if found else []
@@ -36,10 +36,10 @@ def _flops(program: hlo.Program, i: hlo.Instruction) -> float:
 
 
 def _conv_flops(program: hlo.Program, i: hlo.Instruction) -> float:
-    """Counts the products of a convolution, without those with padding and dilation."""
+    """Counts the operations of a convolution, without those on padding and dilation."""
     first, second = (program.shapes[name][0] for name in i.operands[:2])
     result = i.shapes[0]
-    # Operands of the forward convolution that a backward one belongs to: images, kernel, result.
+    # A backward convolution is counted by the operands of its forward convolution.
     if "BackwardFilter" in i.target:
         images, kernel, result = first, result, second
     elif "BackwardInput" in i.target:
@@ -61,7 +61,7 @@ def _conv_flops(program: hlo.Program, i: hlo.Instruction) -> float:
 
 
 def _window(attributes: str, axis: int) -> tuple[int, int, int, int]:
-    """Stride, low padding, dilation of the image and of the kernel along an axis."""
+    """Returns the stride, low padding, image dilation and kernel dilation along an axis."""
     found = re.search(r"window=\{([^}]*)\}", attributes)
     fields = dict(word.split("=") for word in found[1].split()) if found else {}
 
@@ -79,7 +79,7 @@ def _window(attributes: str, axis: int) -> tuple[int, int, int, int]:
 
 @functools.cache
 def _pairs(image: int, kernel: int, result: int, window: tuple[int, int, int, int]) -> int:
-    """Pairs of results and kernel elements along an axis that meet a pixel."""
+    """Counts the pairs of results and kernel elements along an axis that read a pixel."""
     stride, low, dilation, kernel_dilation = window
     place = np.arange(result)[:, None] * stride + np.arange(kernel) * kernel_dilation - low
     inside = (place >= 0) & (place < (image - 1) * dilation + 1) & (place % dilation == 0)
@@ -87,14 +87,14 @@ def _pairs(image: int, kernel: int, result: int, window: tuple[int, int, int, in
 
 
 def bytes_moved(program: hlo.Program, i: hlo.Instruction, on_chip: str = "") -> float:
-    """Bytes that an instruction reads and writes in memory.
+    """Returns the bytes that an instruction reads from and writes to memory.
 
-    Of an array that is only sliced or gathered from, or updated in place, the part counts.
+    If an array is only sliced, gathered from or updated in place, only the accessed part counts.
 
     Args:
         program: the program.
         i: one of its instructions.
-        on_chip: marks layouts whose arrays are not in memory; "" for none.
+        on_chip: text in the layout of arrays that are not in memory; empty for none.
     """
 
     def size(shape: hlo.Shape) -> float:
@@ -130,7 +130,7 @@ def bytes_moved(program: hlo.Program, i: hlo.Instruction, on_chip: str = "") -> 
 
 
 def _part(program: hlo.Program, user: hlo.Instruction, name: str) -> float | None:
-    """Bytes of an array that one of its users touches, or None for all of them."""
+    """Returns the bytes of an array that one of its users accesses, or None for all of them."""
     if user.opcode in _SLICES and user.operands[0] == name:
         return sum(s.nbytes for s in user.shapes)
     if user.opcode == "dynamic-update-slice" and user.operands[0] == name:

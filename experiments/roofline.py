@@ -1,9 +1,10 @@
 """Estimates the work and the time of a compiled program on a device.
 
-An operation takes as long as its products at the device's peak or its bytes at the memory's
-bandwidth, whichever is longer, and at least the cost of a launch. Operations run one after another.
-Where the compiler estimates cycles (TPUs), these count instead. Real kernels reach a part of the
-peak, so the result is a lower bound as far as launches are not overestimated.
+The time of an operation is the longer of two times: that of its products at the peak of the device,
+and that of its memory traffic at the bandwidth of the memory. It is at least the time of a launch,
+and operations run one after another. Where the compiler estimates cycles (on TPUs), its estimate is
+used instead. Real kernels do not reach the peak, so the result is a lower bound unless the cost of
+launches is overestimated.
 """
 
 import functools
@@ -25,19 +26,19 @@ _FREE = {
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id",
     "replica-id", "opt-barrier", "domain",
 }  # fmt: skip
-# Passes of the loop that walks a permutation until all positions are inside.
+# Assumed iterations of the loop that walks a permutation until all positions are in range.
 _WALK = 4.0
 
 
 class Work(NamedTuple):
-    """Work of a program on one device.
+    """The work of a program on one device.
 
     Attributes:
-        flops: operations of matrix products and convolutions.
-        bytes: read from and written to memory.
+        flops: floating-point operations of matrix products and convolutions.
+        bytes: bytes read from and written to memory.
         launches: number of operations.
         sent: bytes that take part in collectives.
-        seconds: the estimate of time.
+        seconds: estimated time.
     """
 
     flops: float = 0.0
@@ -47,17 +48,17 @@ class Work(NamedTuple):
     seconds: float = 0.0
 
     def plus(self, other: "Work", times: float = 1.0) -> "Work":
-        """Adds the work of another, some times."""
+        """Returns the sum of this work and ``times`` that of another."""
         return Work(*(a + times * b for a, b in zip(self, other, strict=True)))
 
 
 class RoundShape(NamedTuple):
-    """What a round does on the busiest device.
+    """The work of a round, on the busiest device unless stated otherwise.
 
     Attributes:
-        samples: training samples of all devices.
-        steps: local steps of chunks.
-        trips: passes of loops by the name of their scope, on average over chunks.
+        samples: training samples on all devices.
+        steps: local steps, summed over chunks.
+        trips: iterations of loops by the name of their scope, averaged over chunks.
     """
 
     samples: int
@@ -71,8 +72,8 @@ def work(program: hlo.Program, on: Accelerator, trips: Mapping[str, float]) -> W
     Args:
         program: a compiled program.
         on: the device.
-        trips: passes of loops by the name of their scope, where the compiler does not know them;
-            1 for other loops.
+        trips: iterations of loops by the name of their scope, for loops whose trip count the
+            compiler does not know; 1 for all others.
     """
     known: dict[str, Work] = {}
 
@@ -109,7 +110,7 @@ def work(program: hlo.Program, on: Accelerator, trips: Mapping[str, float]) -> W
 
 
 def _peak(product: hlo.Instruction, on: Accelerator) -> float:
-    """The peak of the type and precision of a product."""
+    """Returns the peak for the type and precision of a product."""
     if product.shapes[0].dtype == "bf16":
         return on.peak["bf16"]
     found = re.search(r"operand_precision=\{(\w+)", product.attributes)
@@ -117,7 +118,7 @@ def _peak(product: hlo.Instruction, on: Accelerator) -> float:
 
 
 def round_shape(problem: Problem) -> RoundShape:
-    """Deals the clients of the first round and returns what follows from it."""
+    """Assigns the clients of the first round to devices and returns the resulting work."""
     phase, data = problem.phases[0], problem.data
     spec, local = phase.spec, phase.spec.local
     cohort = draw_cohort(spec, problem.keys, data.log_weights, jnp.int32(phase.first))
