@@ -4,10 +4,10 @@
     python -m experiments.all_methods --workdir=runs/methods --data_dir=DIR \\
         --problems=mnist --methods=fedavg,fedlc,fedrod --dry_run
 
-The problems are those of ``configs/all_methods.py``. Every method trains with its default
-hyper-parameters in the store of ``experiments.sweep``: the same command resumes, and finished runs
-are not run again. Each problem gets ``methods_<problem>.md`` and ``.csv`` in the workdir, or in
-``--output``.
+The problems are defined in ``configs/all_methods.py``. Every method trains with its default
+hyper-parameters, in the same results store as ``experiments.sweep``. Running the same command again
+resumes, and finished runs are not repeated. The results of each problem are written to
+``methods_<problem>.md`` and ``.csv`` in the workdir or in ``--output``.
 """
 
 import csv
@@ -31,30 +31,31 @@ from fedjax_skew.runs.store import Record
 
 
 def define_flags() -> None:
-    """Defines the flags; not at import, because other binaries use the same names."""
+    """Defines the flags. This is not done at import because other binaries use the same names."""
     flags.DEFINE_string("workdir", None, "Root of the results store.")
-    flags.DEFINE_string("output", "", "Directory of the tables; default: the workdir.")
+    flags.DEFINE_string("output", "", "Directory for the tables; defaults to the workdir.")
     flags.DEFINE_list("problems", list(PROBLEMS), "Problems to train on.")
-    flags.DEFINE_list("methods", ["all"], "Methods separated by commas, or all.")
+    flags.DEFINE_list("methods", ["all"], "Methods separated by commas, or 'all'.")
     flags.DEFINE_string("data_dir", "", "Directory of the prepared datasets.")
     flags.DEFINE_bool("dry_run", False, "List the runs and their costs, and exit.")
 
 
 class Line(NamedTuple):
-    """A method on a problem.
+    """The results of one method on one problem.
 
     Attributes:
-        method: its name.
-        status: ``finished``, or why there are no numbers.
-        accuracy: of the global model after the last round, in percent.
-        best: over all evaluations, in percent.
-        own: mean accuracy of clients' own models on their own classes, in percent, or None.
-        worst: the worst decile of these, or None.
-        work: operations of all rounds, as ``experiments.estimate`` counts them.
-        seconds: shortest time of a round, evaluation included; other processes may lengthen it.
+        method: the name of the method.
+        status: ``finished``, or the reason why there are no numbers.
+        accuracy: accuracy of the global model after the last round, in percent.
+        best: best accuracy over all evaluations, in percent.
+        own: mean accuracy of the clients' own models on their label distributions, in percent, or
+            None for methods without personal models.
+        worst: mean of ``own`` over the worst decile of clients, or None.
+        work: operations of all rounds, as counted by ``experiments.estimate``.
+        seconds: shortest measured time of a round, including evaluation.
         kept: bytes that a client keeps between rounds.
-        sent: bytes in both directions, in all rounds.
-        server: server data that it trains on.
+        sent: bytes sent in both directions over all rounds.
+        server: the kinds of server data that the method trains on.
     """
 
     method: str
@@ -71,10 +72,10 @@ class Line(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> None:
-    """Plans, runs and renders."""
+    """Plans the runs, trains and writes the tables."""
     flag = flags.FLAGS
     if not flag.workdir:
-        raise ValueError("workdir is not set; set the results store with --workdir=DIR.")
+        raise ValueError("workdir is not set; choose the results store with --workdir=DIR.")
     workdir = pathlib.Path(flag.workdir)
     planned = {
         problem: plan(problem, workdir, flag.methods, flag.data_dir) for problem in flag.problems
@@ -100,7 +101,7 @@ def main(argv: Sequence[str]) -> None:
 def plan(
     problem: str, workdir: pathlib.Path, chosen: Sequence[str] = ("all",), data_dir: str = ""
 ) -> list[Cell]:
-    """The runs of a problem, FedAvg's first because costs are relative to it."""
+    """Returns the runs of a problem. FedAvg comes first because costs are relative to it."""
     chosen = list(methods.REGISTRY) if list(chosen) == ["all"] else chosen
     for name in chosen:
         for part in name.split("+"):
@@ -115,7 +116,7 @@ def plan(
 
 
 def line(record: Record, config: ml_collections.ConfigDict) -> Line:
-    """What a run says about its method."""
+    """Returns the results of one run."""
     method = config.method
     if not record.finished:
         return Line(method, f"failed: {record.failure}" if record.failure else record.status)
@@ -141,7 +142,7 @@ def line(record: Record, config: ml_collections.ConfigDict) -> Line:
 
 
 def seconds_per_round(record: Record) -> float:
-    """The shortest time of a round between two evaluations; other work only lengthens it."""
+    """Returns the shortest time per round between evaluations, the least disturbed measurement."""
     lines = [{"round": 0, "seconds": 0.0}, *record.lines]
     return min(
         (after["seconds"] - before["seconds"]) / (after["round"] - before["round"])
@@ -150,7 +151,7 @@ def seconds_per_round(record: Record) -> float:
 
 
 def to_markdown(lines: Sequence[Line], own: Sequence[Cell], command: str) -> str:
-    """One row per method, by accuracy."""
+    """Returns a page with one row per method, sorted by accuracy."""
     config = own[0].config
     base = lines[0].work
     heads = ["method", "accuracy", "best", "own models (worst decile)", "operations"]
@@ -194,7 +195,7 @@ def to_markdown(lines: Sequence[Line], own: Sequence[Cell], command: str) -> str
 
 
 def to_csv(lines: Sequence[Line]) -> str:
-    """One row per method, all numbers."""
+    """Returns one row per method with all numbers."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(Line._fields)
@@ -203,7 +204,7 @@ def to_csv(lines: Sequence[Line]) -> str:
 
 
 def command(problem: str, chosen: Sequence[str]) -> str:
-    """The command that makes a table."""
+    """Returns the command that produces a table."""
     words = ["python", "-m", "experiments.all_methods", f"--problems={problem}"]
     if list(chosen) != ["all"]:
         words.append(f"--methods={','.join(chosen)}")

@@ -1,8 +1,8 @@
-"""The points of a sweep: which values its fields take together.
+"""The points of a sweep: combinations of values of its fields.
 
-A grid is written ``client_lr=0.01,0.1; hparams.fedlc.tau=0.5,1``. Points are all combinations, or
-random ones, for which a field may also have a range: ``client_lr=log_uniform(0.001, 1)`` or
-``momentum=uniform(0, 0.9)``.
+A grid is written as ``client_lr=0.01,0.1; hparams.fedlc.tau=0.5,1``. The points are all
+combinations of these values, or random ones. For random points a field may also have a range, such
+as ``client_lr=log_uniform(0.001, 1)`` or ``momentum=uniform(0, 0.9)``.
 """
 
 import dataclasses
@@ -21,13 +21,13 @@ from fedjax_skew.errors import unknown
 
 Point = dict[str, Any]
 
-_DIGITS = 4  # of a random number
-_FRUITLESS = 1000  # draws without a new point after which there is none left
+_DIGITS = 4  # Significant digits of a random number.
+_FRUITLESS = 1000  # Draws without a new point after which the points are exhausted.
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Numbers between two bounds, from which random points draw."""
+    """A range of numbers from which random points are drawn."""
 
     low: float
     high: float
@@ -35,7 +35,7 @@ class Range:
     whole: bool
 
     def draw(self, rng: np.random.Generator) -> float | int:
-        """A number with few digits, uniform in the range or in its logarithm."""
+        """Draws a number with few digits, uniform in the range or in its logarithm."""
         if self.log:
             value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
         else:
@@ -44,12 +44,12 @@ class Range:
 
 
 def uniform(*, low: float, high: float) -> tuple[float, float, bool]:
-    """Uniform between two bounds."""
+    """Returns a range that is uniform between two bounds."""
     return low, high, False
 
 
 def log_uniform(*, low: checks.Positive, high: checks.Positive) -> tuple[float, float, bool]:
-    """Uniform in the logarithm."""
+    """Returns a range that is uniform in the logarithm."""
     return low, high, True
 
 
@@ -59,10 +59,10 @@ Axis = tuple[Any, ...] | Range
 
 
 def parse(text: str) -> dict[str, Axis]:
-    """The values of every swept field.
+    """Returns the values of every swept field.
 
     Raises:
-        ValueError: one sentence that names the field and what is allowed.
+        ValueError: if a field or value is invalid; the message says what is allowed.
     """
     axes: dict[str, Axis] = {}
     for part in spec.split(text, ";", "grid"):
@@ -72,10 +72,10 @@ def parse(text: str) -> dict[str, Axis]:
             continue
         if not equals or not values.strip():
             raise ValueError(
-                f"grid={text!r} must be like 'client_lr=0.01,0.1; hparams.fedlc.tau=0.5,1'."
+                f"grid={text!r} must read like 'client_lr=0.01,0.1; hparams.fedlc.tau=0.5,1'."
             )
         if field in axes:
-            raise ValueError(f"grid={text!r} has {field} twice.")
+            raise ValueError(f"grid={text!r} names {field} twice.")
         axes[field] = _axis(field, _rule(field), values.strip())
     return axes
 
@@ -83,16 +83,16 @@ def parse(text: str) -> dict[str, Axis]:
 def points(
     axes: Mapping[str, Axis], names: Sequence[str], *, random: int = 0, seed: int = 0
 ) -> list[Point]:
-    """The points of a sweep, method by method.
+    """Returns the points of a sweep, method by method.
 
-    Of a method's own hyper-parameters, a point has only those of its method, so that FedAvg is one
-    point however many values another method's hyper-parameter takes.
+    A point contains only the hyper-parameters of its own method. FedAvg is therefore one point,
+    however many values the hyper-parameter of another method takes.
 
     Args:
         axes: the swept fields, without ``method``.
         names: the methods.
         random: the number of random points per method; 0 takes all combinations.
-        seed: of the random points; a larger ``random`` adds points to those of a smaller one.
+        seed: the seed of the random points; a larger ``random`` keeps the points of a smaller one.
     """
     found: list[Point] = []
     for name in names:
@@ -106,19 +106,19 @@ def points(
 
 
 def configure(config: ml_collections.ConfigDict, point: Point) -> ml_collections.ConfigDict:
-    """The configuration of a point."""
+    """Returns the configuration of a point."""
     config = config.copy_and_resolve_references()
     config.update_from_flattened_dict(point)
     return config
 
 
 def say(value: Any) -> str:
-    """A value as in the grid."""
+    """Formats a value as in the grid."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _rule(field: str) -> checks.Rule:
-    """What a field may be."""
+    """Returns the rule for the values of a field."""
     if field.startswith("hparams."):
         _, method, *name = field.split(".")
         rules = checks.rules(methods.builder(method))
@@ -128,7 +128,7 @@ def _rule(field: str) -> checks.Rule:
     if field not in FIELDS:
         raise unknown("grid", field, FIELDS)
     if FIELDS[field].execution:
-        raise ValueError(f"grid: {field} changes no result, so there is nothing to compare.")
+        raise ValueError(f"grid: {field} does not change results, so it cannot be swept.")
     return FIELDS[field].rule
 
 
@@ -140,7 +140,7 @@ def _axis(field: str, rule: checks.Rule, text: str) -> Axis:
         for bound in (low, high):
             rule.check(field, int(bound) if rule.kind is int and bound == int(bound) else bound)
         if low >= high:
-            raise ValueError(f"{field}={text!r} is empty; its first bound must be below the other.")
+            raise ValueError(f"{field}={text!r} is empty; the lower bound must come first.")
         return Range(low, high, log, rule.kind is int)
     values = [value.strip() for value in spec.split(text, ",", field)]
     return tuple(_distinct([rule.parse(field, value) for value in values]))
@@ -154,13 +154,13 @@ def _combinations(axes: Mapping[str, Axis]) -> list[Point]:
     values: dict[str, tuple[Any, ...]] = {}
     for field, axis in axes.items():
         if isinstance(axis, Range):
-            raise ValueError(f"grid: {field} is a range, from which only --random=N can draw.")
+            raise ValueError(f"grid: {field} is a range, which needs --random=N.")
         values[field] = axis
     return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
 
 
 def _random(axes: Mapping[str, Axis], count: int, seed: int) -> list[Point]:
-    """At most ``count`` different points, fewer if there are no more."""
+    """Returns ``count`` different points, or fewer if there are not that many."""
     rng = np.random.default_rng(seed)
     found: list[Point] = []
     fruitless = 0

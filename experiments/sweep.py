@@ -1,4 +1,4 @@
-"""Trains a configuration with many values of its fields, or with many methods.
+"""Trains a configuration with several values of its fields, or with several methods.
 
     python -m experiments.sweep --config=configs/quickstart.py --workdir=runs/sweep \\
         --config.method=fedlc --config.dataset.validation=0.1 \\
@@ -8,15 +8,15 @@
         --config.dataset.data_dir=DIR --methods=fedavg,fedlc,scaffold
 
 ``--random=20`` draws 20 points per method instead of taking all combinations; a field may then be
-a range such as ``client_lr=log_uniform(0.001, 1)``. ``--methods=all`` takes every method; those
-that train on server data need ``--config.server_data.labelled`` and ``.unlabelled``, which keep
-the same samples from the clients of all methods.
+a range such as ``client_lr=log_uniform(0.001, 1)``. ``--methods=all`` takes every method. Methods
+that train on server data need ``--config.server_data.labelled`` and ``.unlabelled``; the samples
+of the server are withheld from the clients of all methods.
 
-Every point is a run directory below ``workdir/cells``, in the same store as tables and figures. The
-same command resumes where it stopped, and a larger grid computes only what is new. The results
+Every point is a run directory below ``workdir/cells``, in the same store as tables and figures.
+Running the same command again resumes, and a larger grid computes only the new points. The results
 are ``sweep.md``, ``sweep.csv`` (one row per point and seed) and pictures. With
-``dataset.validation`` above 0, points are selected on that part of the training set. The table has
-the megabytes that were sent, and with ``--target=80`` those that were needed to reach 80 %.
+``dataset.validation`` above 0, points are selected on that part of the training set. The table
+shows the megabytes that were sent and, with ``--target=80``, those needed to reach 80 %.
 """
 
 import pathlib
@@ -47,19 +47,19 @@ _CONFIG = config_flags.DEFINE_config_file(
 _WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
 _GRID = flags.DEFINE_string("grid", "", "Values by field: 'client_lr=0.01,0.1; momentum=0,0.9'.")
 _METHODS = flags.DEFINE_string(
-    "methods", None, "Methods separated by commas, with + for combinations; or all."
+    "methods", None, "Methods separated by commas, with + for combinations, or 'all'."
 )
 _RANDOM = flags.DEFINE_integer(
     "random", 0, "Number of random points per method; 0 takes all combinations.", lower_bound=0
 )
-_RANDOM_SEED = flags.DEFINE_integer("random_seed", 0, "Seed of random points.", lower_bound=0)
+_RANDOM_SEED = flags.DEFINE_integer("random_seed", 0, "Seed of the random points.", lower_bound=0)
 _REPORTED = flags.DEFINE_enum(
-    "reported", "last", sweep_results.REPORTED, "Which accuracy of a run to report."
+    "reported", "last", sweep_results.REPORTED, "The accuracy of a run to report."
 )
 _TARGET = flags.DEFINE_float(
     "target",
     0.0,
-    "A test accuracy in percent; the table says how many megabytes it takes.",
+    "Test accuracy in percent; the table shows the megabytes needed to reach it.",
     lower_bound=0,
     upper_bound=100,
 )
@@ -70,9 +70,9 @@ _OF_THE_MACHINE = ("parallel", "jobs", "executor")
 
 
 def main(argv: Sequence[str]) -> None:
-    """Plans, runs and renders."""
+    """Plans the runs, trains and writes tables and pictures."""
     if not _WORKDIR.value:
-        raise ValueError("workdir is not set; set the directory of the sweep with --workdir=DIR.")
+        raise ValueError("workdir is not set; choose the results store with --workdir=DIR.")
     axes, names = swept(_CONFIG.value, _GRID.value, _METHODS.value, _RANDOM.value)
     points = grid.points(axes, names, random=_RANDOM.value, seed=_RANDOM_SEED.value)
     planned = plan_points(_CONFIG.value, points, pathlib.Path(_WORKDIR.value), _SPLIT.value)
@@ -101,10 +101,10 @@ def main(argv: Sequence[str]) -> None:
 def swept(
     config: ml_collections.ConfigDict, text: str, names: str | None, random: int = 0
 ) -> tuple[dict[str, grid.Axis], list[str]]:
-    """The swept fields without the method, and the methods.
+    """Returns the swept fields without the method, and the methods.
 
     Args:
-        config: the configuration, for its method.
+        config: the configuration, whose method is used if no other is given.
         text: the grid.
         names: methods separated by commas, ``all``, or None.
         random: the number of random points.
@@ -128,7 +128,7 @@ def swept(
 
 
 def command(arguments: Sequence[str]) -> str:
-    """A command of this program, without what belongs to a machine."""
+    """Returns the command of this sweep without the paths and settings of a machine."""
     words = []
     for word in arguments:
         name, _, _ = word.partition("=")

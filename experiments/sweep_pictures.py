@@ -1,4 +1,4 @@
-"""Pictures of a sweep: accuracy by method and field, and curves over rounds and megabytes."""
+"""Draws a sweep: accuracy by method and field, and curves over rounds and megabytes."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from fedjax_skew.report import bars, heatmaps, lines, names, style, training_cur
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LOG_RATIO = 10  # between the largest and the smallest value of a field on a logarithmic axis
+_LOG_RATIO = 10  # Smallest ratio of the values of a field for a logarithmic axis.
 _MOST_CURVES = 12
 
 
@@ -22,8 +22,8 @@ class Scale(NamedTuple):
     """How the values of a field are drawn.
 
     Attributes:
-        label: of the axis.
-        shown: what stands for each value: a number, or words.
+        label: the label of the axis.
+        shown: the number or text that is drawn for each value.
     """
 
     label: str
@@ -36,22 +36,22 @@ class Scale(NamedTuple):
 
     @property
     def log(self) -> bool:
-        """Whether a logarithmic axis suits the values."""
+        """Whether the values should have a logarithmic axis."""
         values = self.shown.values()
         return min(values) > 0 and max(values) >= _LOG_RATIO * min(values)
 
 
 def write(sweep: Sweep, workdir: pathlib.Path) -> list[pathlib.Path]:
-    """Writes all pictures; returns their paths."""
+    """Writes all pictures and returns their paths."""
     return [p for name, figure in draw(sweep).items() for p in style.save(figure, workdir / name)]
 
 
 def draw(sweep: Sweep) -> dict[str, "Figure"]:
-    """Pictures by name.
+    """Returns the pictures by name.
 
-    ``sweep`` shows bars of methods, lines of one field, heat maps of two fields or points of more,
-    and ``sweep_curves`` the accuracy of the selected point of every method, or of all points of a
-    single method if they are few, over rounds and against megabytes.
+    ``sweep`` shows bars for methods, lines for one field, a heat map for two fields or points for
+    more. ``sweep_curves`` shows accuracy over rounds and against megabytes, for the selected point
+    of every method or, if there are few, for all points of a single method.
     """
     done = [r for r in sweep.results if r.finished]
     if not done:
@@ -62,9 +62,9 @@ def draw(sweep: Sweep) -> dict[str, "Figure"]:
 
 
 def scale(field: str, values: Sequence[Any]) -> Scale:
-    """How a field's values are drawn.
+    """Returns how the values of a field are drawn.
 
-    Calls that differ in one argument, such as ``dirichlet(beta=0.1)`` and ``dirichlet(beta=1)``,
+    Values that differ in one argument, such as ``dirichlet(beta=0.1)`` and ``dirichlet(beta=1)``,
     are drawn by that argument.
     """
     label = field
@@ -76,7 +76,7 @@ def scale(field: str, values: Sequence[Any]) -> Scale:
         return plain
     try:
         calls = [spec.parse(value, field) for value in values]
-    except ValueError:  # Other words, such as a path.
+    except ValueError:  # Other text, such as a path.
         return plain
     arguments = [dict(call.keyed) for call in calls]
     if len(calls) < 2 or len({(c.name, c.positional, tuple(dict(c.keyed))) for c in calls}) > 1:
@@ -128,7 +128,7 @@ def _accuracies(sweep: Sweep, done: Sequence[Result]) -> dict[str, "Figure"]:
 
 
 def _compared(sweep: Sweep, done: Sequence[Result]) -> dict[str, Result]:
-    """The points whose curves are drawn, by the words that distinguish them."""
+    """Returns the points whose curves are drawn, by the labels that distinguish them."""
     chosen = sweep.selected()
     if len(chosen) == 1 and len(done) <= _MOST_CURVES:
         chosen = list(done)
@@ -142,14 +142,14 @@ def _compared(sweep: Sweep, done: Sequence[Result]) -> dict[str, Result]:
 
 
 def _named(field: str, value: Any) -> str:
-    """``"tau=0.1"``; a call such as ``"dirichlet(beta=0.1)"`` names itself."""
+    """Formats a value as ``"tau=0.1"``; ``"dirichlet(beta=0.1)"`` needs no field name."""
     return say(value) if "(" in say(value) else f"{field.split('.')[-1]}={say(value)}"
 
 
 def _series(
     sweep: Sweep, results: Sequence[Result], field: str, own_scale: Scale
 ) -> dict[str, tuple[Any, Any]]:
-    """By method, values of a field and accuracies; a method without it is the same everywhere."""
+    """Returns values of a field and accuracies by method; a method without it is constant."""
     everywhere = sorted(own_scale.shown.values())
     found = {}
     for method in dict.fromkeys(r.point["method"] for r in results):
@@ -168,9 +168,9 @@ def _series(
 def _heat_map(
     sweep: Sweep, results: Sequence[Result], scales: Mapping[str, Scale], label: str
 ) -> "Figure":
-    """Mean accuracies by two fields, the first in rows; selected points have a frame.
+    """Draws mean accuracies by two fields, the first in rows; selected points are framed.
 
-    A point without a field counts for all its values.
+    A point without one of the fields is drawn for all values of that field.
     """
     rows, columns = scales.values()
     values = np.full((len(rows.shown), len(columns.shown)), np.nan)
@@ -203,7 +203,7 @@ def _heat_map(
 
 
 def _stack(sweep: Sweep, results: Sequence[Result]) -> np.ndarray:
-    """Accuracies ``[X, S]``; seeds that a point lacks are nan."""
+    """Returns accuracies ``[X, S]`` by point and seed; missing seeds are nan."""
     values = [sweep.accuracy(r) for r in results]
     width = max(map(len, values))
     return np.array([(*v, *[np.nan] * (width - len(v))) for v in values])

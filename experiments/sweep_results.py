@@ -1,4 +1,4 @@
-"""The results of a sweep: its points with their runs, and which of them are selected."""
+"""The results of a sweep: its points with their runs, and the selection of the best points."""
 
 import dataclasses
 from typing import Any
@@ -17,8 +17,8 @@ class Result:
     """One point of a sweep.
 
     Attributes:
-        point: values of the swept fields, and the method.
-        records: its runs: one, or one per seed.
+        point: the method and the values of the swept fields.
+        records: its runs: either one, or one per seed.
     """
 
     point: Point
@@ -26,12 +26,12 @@ class Result:
 
     @property
     def finished(self) -> bool:
-        """Whether all its seeds are done."""
+        """Whether all of its runs are finished."""
         return all(record.finished for record in self.records)
 
     @property
     def status(self) -> str:
-        """``finished``, or how the first run that is not finished stands, with its failure."""
+        """``finished``, or the status of the first unfinished run, with its failure."""
         for record in self.records:
             if not record.finished:
                 return f"failed: {record.failure}" if record.failure else record.status
@@ -39,25 +39,25 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Wall time of all its runs."""
+        """The wall time of all its finished runs."""
         return sum(float(r.summary["wall_seconds"]) for r in self.records if r.finished)
 
     def percent(self, column: str, which: str) -> tuple[float, ...]:
-        """An accuracy in percent by seed, or nothing where the runs do not have it."""
+        """Returns an accuracy in percent by seed; empty if the runs do not have it."""
         return tuple(100 * v for record in self.records for v in record.values(column, which))
 
     def on_own_labels(self, which: str) -> tuple[float, ...]:
-        """Accuracy on the clients' label distributions: of own models, or of the global one."""
+        """Returns the accuracy on the clients' label distributions, of personal models if any."""
         own = self.percent("personal_local_accuracy", which)
         return own or self.percent("global_local_accuracy", which)
 
     @property
     def megabytes(self) -> tuple[float, ...]:
-        """Megabytes sent in both directions, by seed."""
+        """The megabytes sent in both directions, by seed."""
         return tuple(v for record in self.records for v in record.megabytes)
 
     def megabytes_to(self, target: float) -> tuple[float | None, ...]:
-        """Megabytes at the first evaluation with a test accuracy in percent, by seed."""
+        """Returns the megabytes sent until a test accuracy in percent is reached, by seed."""
         found = []
         for record in self.records:
             places, values = record.curve("accuracy", "megabytes")
@@ -72,11 +72,11 @@ class Sweep:
     """All points of a sweep.
 
     Attributes:
-        fields: the swept fields, ``method`` first if there are several.
-        results: in the order of the grid.
+        fields: the swept fields, with ``method`` first if there are several methods.
+        results: the points in the order of the grid.
         reported: ``last``, ``best`` or ``mean_last_50``.
-        scattered: whether the points are random, so that few share a value.
-        target: a test accuracy in percent; the table says how many megabytes it takes. 0 is none.
+        scattered: whether the points are random, so that few of them share a value.
+        target: a test accuracy in percent for which the table shows the megabytes; 0 for none.
     """
 
     fields: tuple[str, ...]
@@ -87,26 +87,26 @@ class Sweep:
 
     @property
     def validated(self) -> bool:
-        """Whether every finished point has a validation accuracy, on which points are selected."""
+        """Whether points are selected by validation accuracy, because all finished ones have it."""
         done = [r for r in self.results if r.finished]
         return bool(done) and all(r.percent("validation_accuracy", "last") for r in done)
 
     @property
     def kind(self) -> str:
-        """What is reported; the best round is chosen on the validation set if there is one."""
+        """What is reported; the best round is selected on the validation set if there is one."""
         at_best = self.reported == "best" and self.validated
         return "at_best_validation" if at_best else self.reported
 
     def accuracy(self, result: Result) -> tuple[float, ...]:
-        """Test accuracy by seed."""
+        """Returns the test accuracy by seed."""
         return result.percent("accuracy", self.kind)
 
     def validation(self, result: Result) -> tuple[float, ...]:
-        """Validation accuracy by seed."""
+        """Returns the validation accuracy by seed."""
         return result.percent("validation_accuracy", self.reported)
 
     def selected(self) -> list[Result]:
-        """The best point of every method on every problem, by mean validation or test accuracy."""
+        """Returns the best point per method and problem, by mean validation or test accuracy."""
         found: dict[tuple[Any, ...], Result] = {}
         scores: dict[tuple[Any, ...], float] = {}
         for result in self.results:
@@ -119,13 +119,13 @@ class Sweep:
         return list(found.values())
 
     def contest(self, result: Result) -> tuple[Any, ...]:
-        """What points share that are compared: the method, and swept fields of the problem."""
+        """Returns what comparable points share: the method, and swept fields of the problem."""
         fields = ("method", *(field for field in self.fields if field in SHARED))
         return tuple(result.point.get(field) for field in fields)
 
     @property
     def criterion(self) -> str:
-        """What the selected points are."""
+        """A description of the selected points."""
         swept = [short(field) for field in self.fields if field in SHARED]
         best = "the best point of a method" + (f" for each {' and '.join(swept)}" if swept else "")
         return f"{best} by mean {'validation' if self.validated else 'test'} accuracy"
@@ -137,5 +137,5 @@ class Sweep:
 
 
 def short(field: str) -> str:
-    """A field without the words that all hyper-parameters share."""
+    """Returns a field without the prefix that all hyper-parameters share."""
     return field.removeprefix("hparams.")

@@ -1,4 +1,4 @@
-"""The tables of a sweep: markdown with one row per point, and CSV by seed."""
+"""Writes the tables of a sweep: markdown with one row per point, and CSV with one row per seed."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ _CSV_BYTES = ("bytes_down", "bytes_up")
 
 
 def write(sweep: Sweep, workdir: pathlib.Path, command: str) -> list[pathlib.Path]:
-    """Writes ``sweep.md`` and ``sweep.csv``; returns their paths."""
+    """Writes ``sweep.md`` and ``sweep.csv`` and returns their paths."""
     workdir.mkdir(parents=True, exist_ok=True)
     files = [workdir / "sweep.md", workdir / "sweep.csv"]
     for path, text in zip(files, (to_markdown(sweep, command), to_csv(sweep)), strict=True):
@@ -34,7 +34,7 @@ def write(sweep: Sweep, workdir: pathlib.Path, command: str) -> list[pathlib.Pat
 
 
 def to_markdown(sweep: Sweep, command: str) -> str:
-    """One row per point, the selected ones in bold, and how to read them."""
+    """Returns a table with one row per point, the selected ones in bold, and an explanation."""
     chosen = sweep.selected()
     columns = _columns(sweep)
     rows = []
@@ -64,7 +64,7 @@ def to_markdown(sweep: Sweep, command: str) -> str:
 
 
 def _columns(sweep: Sweep) -> list[tuple[str, Texts]]:
-    """The columns after the swept fields: headings, and what they say of a finished point."""
+    """Returns the columns after the swept fields: headings, and the text for a finished point."""
     scores: list[tuple[str, Scores]] = [("test accuracy", sweep.accuracy)]
     if any(r.percent("personal_local_accuracy", sweep.reported) for r in sweep.results):
         scores.append(("accuracy on own labels", lambda r: r.on_own_labels(sweep.reported)))
@@ -82,7 +82,7 @@ def _columns(sweep: Sweep) -> list[tuple[str, Texts]]:
 
 
 def to_csv(sweep: Sweep) -> str:
-    """One row per point and seed, accuracies as fractions."""
+    """Returns one row per point and seed, with accuracies as fractions."""
     metrics = [(m, w) for m in _CSV_METRICS for w in REPORTED]
     metrics.append(("accuracy", "at_best_validation"))
     columns = [f"{metric}_{which}" for metric, which in metrics]
@@ -113,7 +113,7 @@ def _reading(sweep: Sweep) -> str:
     if sweep.validated:
         return f"{words} Bold: {sweep.criterion}."
     return (
-        f"{words} Bold: {sweep.criterion}, which flatters it; with dataset.validation above 0, "
+        f"{words} Bold: {sweep.criterion}, which is optimistic; with dataset.validation above 0, "
         "points are selected on a part of the training set."
     )
 

@@ -60,8 +60,8 @@ def test_random_points_are_different_and_end_with_the_grid():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("client_lr", "must be like"),
-        ("client_lr=", "must be like"),
+        ("client_lr", "must read like"),
+        ("client_lr=", "must read like"),
         ("client_lrr=0.1", "client_lr"),
         ("client_lr=0.1;client_lr=0.2", "twice"),
         ("client_lr=fast", "client_lr='fast'"),
@@ -70,7 +70,7 @@ def test_random_points_are_different_and_end_with_the_grid():
         ("hparams.fedlc.tauu=1", "tau"),
         ("hparams.nothing.tau=1", "method='nothing'"),
         ("hparams.fedlc=1", "hparams.fedlc"),
-        ("num_devices=1,2", "changes no result"),
+        ("num_devices=1,2", "does not change results"),
         ("client_lr=uniform(1, 0.1)", "empty"),
         ("client_lr=log_uniform(0, 1)", "low"),
         ("momentum=uniform(0, 2)", "momentum=2"),

@@ -103,7 +103,7 @@ def test_points_are_selected_on_validation_and_reported_on_the_test_set():
     assert "by mean validation accuracy" in text
     on_test = make([(values, accuracy) for values, accuracy, _ in numbers])
     assert on_test.selected()[0].point["client_lr"] == 0.2
-    assert "flatters" in to_markdown(on_test, "python")
+    assert "is optimistic" in to_markdown(on_test, "python")
 
 
 def test_points_that_are_not_finished_or_not_finite_are_not_selected():
