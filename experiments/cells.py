@@ -1,7 +1,8 @@
-"""The cells of a table, figure or sweep: chosen, scaled, and found again in the results store.
+"""The cells of tables, figures and sweeps, and their place in the results store.
 
-A cell is one run with its directory ``<workdir>/cells/<name>``. The name says what is computed, so
-a store may hold several tables, figures and scales, and what two of them share is computed once.
+A cell is one run with its directory ``<workdir>/cells/<name>``. The name identifies what is
+computed, so a store can hold several tables, figures and scales, and a run that two of them share
+is computed once.
 """
 
 import dataclasses
@@ -27,12 +28,12 @@ class Cell:
     """One run of a table or figure.
 
     Attributes:
-        run: configuration and printed numbers, after scaling.
+        run: the scaled configuration, and the printed numbers that it answers.
         full: the configuration of the paper's recipe.
-        directory: of the run.
-        whole: with the seeds in runs of their own, the configuration of all of them together.
-        name: the table or figure, if it belongs to one.
-        scale: how the run differs from the paper's recipe, in the words of the command line.
+        directory: the run directory.
+        whole: the configuration with all seeds, if every seed is a separate run.
+        name: the table or figure, if the cell belongs to one.
+        scale: how the run differs from the paper's recipe, as on the command line.
     """
 
     run: Run
@@ -44,18 +45,18 @@ class Cell:
 
     @property
     def config(self) -> ml_collections.ConfigDict:
-        """What is computed."""
+        """The configuration that is run."""
         return self.run.config
 
     @property
     def title(self) -> str:
-        """A few words for progress and lists."""
+        """A short description for progress bars and lists."""
         c = self.config
         seed = f" seed={c.seed}" if self.whole else ""
         return f"{c.method} {c.dataset.name} {c.partition}{seed}"
 
     def record(self) -> store.Record:
-        """What its directory holds now; results of another configuration do not count."""
+        """Returns what its directory holds, ignoring results of another configuration."""
         record = store.read(self.directory)
         if record.config:
             differs = identity.differences(record.config, self.config.to_dict())
@@ -79,19 +80,19 @@ def plan(
     split_seeds: bool = False,
     variant: str = "",
 ) -> list[Cell]:
-    """The cells of a table or figure.
+    """Returns the cells of a table or figure.
 
     Args:
-        name: ``fedvls/table1`` or ``fedvls/figure1``.
+        name: the table or figure, such as ``fedvls/table1``.
         workdir: root of the results store.
-        only: ``dataset=mnist,method=fedavg,fedvls``; all cells if empty.
+        only: the cells to select, as in ``dataset=mnist,method=fedavg,fedvls``; all if empty.
         scale: ``full``, ``cpu``, ``short`` or ``smoke``.
-        seeds: number of seeds in place of the recipe's.
-        rounds: number of rounds in place of the recipe's.
+        seeds: number of seeds; 0 keeps that of the recipe.
+        rounds: number of rounds; 0 keeps that of the recipe.
         changes: ``field=value`` for any field of the configuration.
-        data_dir: where the data is.
-        split_seeds: every seed is a run of its own, which gives the same numbers.
-        variant: of the paper's recipe, by name.
+        data_dir: directory of the prepared datasets.
+        split_seeds: make every seed a separate run, which gives the same numbers.
+        variant: name of a variant of the paper's recipe.
     """
     if scale not in scale_rules.SCALES:
         raise errors.unknown("scale", scale, scale_rules.SCALES)
@@ -110,7 +111,7 @@ def plan(
             paper.vary(config, variant)
         full = config
         config = scaled(full, used, paper.shrink)
-        # What fits a CPU as it is runs at the paper's own scale.
+        # A recipe that already fits a CPU is run, and labelled, at full scale.
         label = " ".join(["full" if config == full else scale, *sorted(words)])
         if seeds:
             config.num_seeds = seeds
@@ -135,7 +136,7 @@ def plan_points(
     workdir: pathlib.Path,
     split: bool = False,
 ) -> list[tuple[grid.Point, list[Cell]]]:
-    """Every point of a sweep over a configuration, with its checked runs."""
+    """Returns every point of a sweep over a configuration, with its validated runs."""
     planned = []
     for point in points:
         whole = fit_phases(grid.configure(config, point))
@@ -150,9 +151,9 @@ def plan_points(
 
 
 def with_finished(chosen: Sequence[Cell], everything: Iterable[Cell]) -> list[Cell]:
-    """The chosen cells and the finished ones of the same table, in the order of the latter.
+    """Returns the chosen cells and all finished cells of the same table, in the table's order.
 
-    A table of a smaller selection thus keeps the results that its store has from a larger one.
+    A table of a smaller selection thus keeps the finished results of a larger one.
     """
     wanted = {cell.directory: cell for cell in chosen}
     found = {cell.directory: wanted.get(cell.directory, cell) for cell in everything}
@@ -161,12 +162,12 @@ def with_finished(chosen: Sequence[Cell], everything: Iterable[Cell]) -> list[Ce
 
 
 def file_stem(name: str, words: Iterable[str]) -> str:
-    """The name of a table's files: ``fedlc_table1_cpu_rounds=300``."""
+    """Returns the name of a table's files, such as ``fedlc_table1_cpu_rounds=300``."""
     return re.sub(r"[^\w.=+-]+", "_", "_".join([name.replace("/", "_"), *words]))
 
 
 def scale_flags(scale: str) -> str:
-    """The flags that a cell's ``scale`` stands for."""
+    """Returns the flags that produce a cell's ``scale``."""
     size, *changes = scale.split(" ")
     words = [f"--scale={size}"]
     for change in changes:
@@ -176,7 +177,7 @@ def scale_flags(scale: str) -> str:
 
 
 def command(name: str, scale: str = "full") -> str:
-    """The command that makes a table or figure at a scale."""
+    """Returns the command that reproduces a table or figure at a scale."""
     kind = "figure" if papers.is_figure(name) else "table"
     flags = f"{scale_flags(scale)} " if scale != "full" else ""
     return (
@@ -186,7 +187,7 @@ def command(name: str, scale: str = "full") -> str:
 
 
 def split_by_seed(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
-    """A configuration with one seed for each of the given one's."""
+    """Returns one configuration per seed of the given configuration."""
     parts = []
     for seed in range(config.seed, config.seed + config.num_seeds):
         part = config.copy_and_resolve_references()
@@ -196,9 +197,11 @@ def split_by_seed(config: ml_collections.ConfigDict) -> list[ml_collections.Conf
 
 
 def build_table(name: str, cells: Sequence[Cell]) -> list[Table]:
-    """The table with whatever is finished, and a second one where the paper scored its own data.
+    """Returns the table with all finished cells.
 
-    With ``dataset.validation`` above 0, a best round is chosen on the validation set.
+    Where the paper reports the accuracy on its training data, a second table shows the accuracy on
+    the test set. With ``dataset.validation`` above 0, the best round is selected on the validation
+    set.
     """
     paper, _ = papers.of(name)
     entries = [collect.Entry(cell.run.rows, cell.record()) for cell in cells]
@@ -226,7 +229,7 @@ def build_table(name: str, cells: Sequence[Cell]) -> list[Table]:
 
 
 def provenance(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Where the recipe of some printed numbers comes from, one sentence per source."""
+    """Returns where the recipe of some printed numbers comes from, one sentence per source."""
     paper, place = papers.of(name)
     used = {id(s): s for row in rows for s in paper.settings(place, row).values()}
     sentences = []
@@ -245,12 +248,12 @@ def provenance(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def scaled_sentences(cells: Iterable[Cell]) -> tuple[str, ...]:
-    """What differs from the recipe, one sentence per field."""
+    """Returns what differs from the recipe, one sentence per field."""
     return scale_rules.sentences((cell.full, cell.whole or cell.config) for cell in cells)
 
 
 def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
-    """What a reader must know about a method, by row: the server's data it trains on."""
+    """Returns, by row, a remark about the server data that its method trains on."""
     marks: dict[str, tuple[str, ...]] = {}
     for cell in cells:
         method = methods.build(cell.config.method, used_hparams(cell.config))
@@ -264,7 +267,7 @@ def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
 
 
 def machines(records: Iterable[store.Record]) -> tuple[str, ...]:
-    """One sentence about what computed the finished cells."""
+    """Returns one sentence per kind of machine that computed the finished cells."""
     found: dict[str, float] = {}
     for record in records:
         if record.finished:

@@ -1,4 +1,4 @@
-"""From run directories to the cells of a paper's table."""
+"""Builds a paper's table from run directories."""
 
 import dataclasses
 import os
@@ -17,19 +17,19 @@ Measured = Callable[[Row], tuple[str, str]]
 
 
 class Entry(NamedTuple):
-    """The printed numbers that one run answers, and what is known about the run."""
+    """A run, and the printed numbers that it answers."""
 
     rows: tuple[Row, ...]
     record: Record
 
 
 def cells(entries: Iterable[Entry], measured: Measured) -> dict[tuple[str, str], Cell]:
-    """The measured cells by row and column; a run that is not finished gives an empty one.
+    """Returns the measured cells by row and column; a run that is not finished gives an empty cell.
 
     Args:
-        entries: the runs; several for one cell are its seeds.
-        measured: ``row -> (column, which)``; ``which`` is ``last``, ``best``, ``mean_last_50`` or
-            ``rounds_to_target``.
+        entries: the runs; several runs of one cell are its seeds.
+        measured: maps a printed number to ``(column, which)``, where ``which`` is ``last``,
+            ``best``, ``mean_last_50`` or ``rounds_to_target``.
     """
     entries = list(entries)
     found: dict[tuple[str, str], Cell] = {}
@@ -54,7 +54,7 @@ def cells(entries: Iterable[Entry], measured: Measured) -> dict[tuple[str, str],
 
 
 def _join(one: Cell, other: Cell) -> Cell:
-    """Both cells' seeds."""
+    """Returns a cell with the seeds of both."""
     return Cell(
         values=one.values + other.values,
         failure=one.failure or other.failure,
@@ -73,16 +73,16 @@ def table(
     scaled: tuple[str, ...] = (),
     footnotes: tuple[str, ...] = (),
 ) -> Table:
-    """A paper's table with measured cells; columns the paper lacks come last, without its numbers.
+    """Returns a paper's table with measured cells; columns that the paper lacks come last.
 
     Args:
         name: one of ``printed.table_names()``.
         entries: the runs.
         measured: as for ``cells``.
-        reported: what the measured numbers are.
-        row_marks: sentences about whole rows, by row key.
-        scaled: what was made smaller than in the paper.
-        footnotes: sentences to add to the known inconsistencies of the paper.
+        reported: which number of a run is shown, such as ``last``.
+        row_marks: remarks about whole rows, by row key.
+        scaled: sentences about what is smaller than in the paper.
+        footnotes: sentences that precede the known inconsistencies of the paper.
     """
     found = cells(entries, measured)
     known = {(row.row, row.column): row for row in printed.load(name)}
@@ -114,12 +114,12 @@ def table(
 
 
 def beside(cell: Cell, row: Row | None) -> Cell:
-    """A measured cell with the paper's number, if it has one."""
+    """Returns a measured cell with the paper's number, if there is one."""
     return dataclasses.replace(cell, paper=row.value, paper_std=row.std) if row else cell
 
 
 def held_out(made: Table, entries: Sequence[Entry], measured: Measured) -> Table | None:
-    """The same runs by held-out accuracy, where the main table shows the training pool's."""
+    """Returns a table of test accuracies for the columns that show the training pool, or None."""
     of_pool = [
         Entry(kept, entry.record)
         for entry in entries
@@ -138,17 +138,17 @@ def held_out(made: Table, entries: Sequence[Entry], measured: Measured) -> Table
         ),
         rows=tuple(r for r in made.rows if any(key[0] == r.key for key in found)),
         cells=found,
-        caption="The same runs by their accuracy on the test set.",
+        caption="Accuracy of the same runs on the test set.",
         paper_reported="",
         row_marks={},
-        footnotes=("The paper has no numbers for it.",),
+        footnotes=("The paper prints no numbers for it.",),
     )
 
 
 def write(
     made: Sequence[Table], workdir: str | os.PathLike[str], command: str = "", stem: str = "table"
 ) -> str:
-    """Writes ``<stem>.md``, ``<stem>.csv`` and ``<stem>.tex``, and returns the markdown."""
+    """Writes ``<stem>.md``, ``<stem>.csv`` and ``<stem>.tex`` and returns the markdown."""
     folder = pathlib.Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     markdown = "\n".join(render.to_markdown(table) for table in made)
@@ -161,7 +161,7 @@ def write(
         ("csv", "".join(csv)),
         ("tex", "\n".join(render.to_latex(table) for table in made)),
     ):
-        # Through a temporary file, so that a reader never sees half a table.
+        # The temporary file has a name of its own, because several jobs may write the same table.
         temporary = folder / f".{stem}.{suffix}.{os.getpid()}"
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(folder / f"{stem}.{suffix}")
@@ -169,7 +169,7 @@ def write(
 
 
 def _rounds_to_target(row: Row, entry: Entry, entries: Sequence[Entry]) -> Cell:
-    """Rounds until FedAvg's last accuracy is reached, or FedAvg's rounds divided by them."""
+    """Returns the rounds until FedAvg's last accuracy is reached, or the speed-up over FedAvg."""
     base = next(
         (
             e.record

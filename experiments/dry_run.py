@@ -1,4 +1,4 @@
-"""The output of ``--dry_run`` and ``--list``."""
+"""Formats the output of ``--dry_run`` and ``--list``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from fedjax_skew.runs.store import Record
 
 
 def describe(heading: str, cells: Sequence[Cell]) -> str:
-    """Every cell with its state and cost, and the sum of what is left to run.
+    """Describes the state and cost of every cell, and the total cost of what is left to run.
 
     Args:
-        heading: what the cells belong to, ``"FedVLS Table 1"``.
-        cells: all of them.
+        heading: what the cells belong to, such as ``"FedVLS Table 1"``.
+        cells: the cells.
     """
     if not cells:
         return f"{heading}: nothing to train."
@@ -44,7 +44,7 @@ def describe(heading: str, cells: Sequence[Cell]) -> str:
     ]
     if left:
         lines.append(
-            f"Left: {sum(costs[i].flops for i in left):.1e} FLOP, at most "
+            f"Remaining: {sum(costs[i].flops for i in left):.1e} FLOP, at most "
             f"{max(costs[i].memory for i in left) / 1e9:.2f} GB at a time, about "
             f"{duration(sum(times[i] for i in left))} one after another on this machine "
             f"({len(jax.devices())} x {device.device_kind})."
@@ -61,12 +61,12 @@ def describe(heading: str, cells: Sequence[Cell]) -> str:
 
 
 def weights(cells: Sequence[Cell]) -> dict[str, float]:
-    """Estimated work of every cell, in FLOP."""
+    """Returns the estimated work of every cell, in FLOP."""
     return {cell.run.name: estimate.cost(cell.config).flops for cell in cells}
 
 
 def finished_speeds(records: Sequence[Record]) -> dict[tuple[str, str], float]:
-    """FLOP/s by model and augmentation, from finished runs on this kind of device."""
+    """Returns FLOP/s by model and augmentation, from finished runs on this kind of device."""
     kind = jax.devices()[0].device_kind
     totals: dict[tuple[str, str], list[float]] = {}
     for record in records:
@@ -82,16 +82,16 @@ def _kind(config: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _seconds(cell: Cell, flops: float, known: Mapping[tuple[str, str], float]) -> float:
-    """Time of a cell: at the speed of finished runs, or as timed here, with both compilations."""
+    """Estimates the time of a cell from finished runs, or from a measurement on this machine."""
     key = _kind(cell.config.to_dict())
     if key in known:
         return flops / known[key]
     timed = speed.measure(cell.config)
-    return flops / timed.flops + 2 * timed.compile_seconds
+    return flops / timed.flops + 2 * timed.compile_seconds  # The rounds and the evaluation.
 
 
 def listing() -> str:
-    """All tables and figures of the papers with the command for each."""
+    """Returns all tables and figures of the papers, each with its command."""
     lines: list[str] = []
     for paper in printed.papers():
         lines += ["", printed.source(paper)]
@@ -101,7 +101,7 @@ def listing() -> str:
 
 
 def duration(seconds: float) -> str:
-    """``"3.2 h"``."""
+    """Formats a duration, such as ``"3.2 h"``."""
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

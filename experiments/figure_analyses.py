@@ -1,6 +1,6 @@
-"""Analyses of the last checkpoint of a run, for figures that need more than its files.
+"""Analyses the last checkpoint of a run, for figures that need more than its metrics.
 
-Results are stored in the run directory, so drawing a figure again takes no time.
+Results are stored in the run directory, so a figure can be redrawn without computing them again.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def class_counts(cell: Cell) -> np.ndarray:
-    """Samples ``[K, C]`` of the first seed's partition, as in ``partition.csv``; nothing trains."""
+    """Returns the samples ``[K, C]`` by client and class of the first seed, without training."""
     counts = rundir.read_partition(cell.directory)
     if counts is None:
         dataset = problem.load_dataset(cell.config)
@@ -44,16 +44,17 @@ def class_counts(cell: Cell) -> np.ndarray:
 
 
 def local_update(cell: Cell, method: str = "", local_epochs: int = 0) -> Arrays:
-    """One more round of all clients: test scores around the local update and after averaging.
+    """Trains all clients for one more round and scores the models before and after it.
 
     Args:
         cell: a finished run.
-        method: trains in this round in place of the run's own method.
-        local_epochs: of this round, in place of the run's.
+        method: the method of this round; the run's own if empty.
+        local_epochs: local epochs of this round; the run's own if 0.
 
     Returns:
-        ``class_counts [S, K, C]`` and confusion matrices of the global model ``before [S, C, C]``,
-        the local models ``after [S, K, C, C]`` and the next global model ``aggregated [S, C, C]``.
+        ``class_counts [S, K, C]`` and confusion matrices on the test set: ``before [S, C, C]`` of
+        the global model, ``after [S, K, C, C]`` of the local models and ``aggregated [S, C, C]`` of
+        the next global model.
     """
 
     def compute() -> Arrays:
@@ -92,14 +93,14 @@ def features(
     local_epochs: int = 0,
     per_class: int,
 ) -> Arrays:
-    """Features of as many test samples of every class, by the last model of the first seed.
+    """Returns features of test samples, equally many per class, for the first seed.
 
     Args:
         cell: a finished run.
-        client: by this client's model after one more local update; -1 is the global model.
-        method: trains in that update in place of the run's own method.
-        local_epochs: of that update, in place of the run's.
-        per_class: test samples of a class, fewer if one has fewer.
+        client: use this client's model after one more local update; -1 uses the global model.
+        method: the method of that update; the run's own if empty.
+        local_epochs: local epochs of that update; the run's own if 0.
+        per_class: test samples per class, at most the size of the smallest class.
 
     Returns:
         ``features [N, D]`` and ``labels [N]``.
@@ -129,14 +130,14 @@ def features(
 def retrained_blocks(
     cell: Cell, *, steps: int, learning_rate: float, batch_size: int
 ) -> dict[str, Arrays]:
-    """Retrains every block of the last model alone on the server's labelled samples.
+    """Retrains each block of the last model, one at a time, on the server's labelled samples.
 
-    Plain SGD; running statistics of normalisation layers stay.
+    Training uses plain SGD, and the running statistics of normalisation layers are fixed.
 
     Returns:
-        By block, and first the model as it is: ``accuracy``, and the distances ``cosine`` and
-        ``euclidean`` of the average logits of each class to those of the model as it is, averaged
-        over classes; each ``[S]``.
+        For the unchanged model and then for each block: ``accuracy``, and the distances ``cosine``
+        and ``euclidean`` between the average logits of each class and those of the unchanged model,
+        averaged over classes. Each has shape ``[S]``.
     """
 
     def compute() -> Arrays:
@@ -162,7 +163,7 @@ def retrained_blocks(
 
         @jax.jit
         def score(params, stats, x, labels):
-            """Accuracy, and the average logits ``[C, C]`` of each class."""
+            """Returns the accuracy and the average logits ``[C, C]`` of each class."""
             logits = jax.lax.map(
                 lambda one: model.apply(params, stats, one[None])[0].logits[0], x, batch_size=500
             )
@@ -196,13 +197,13 @@ def retrained_blocks(
 
 
 def deviation_bounds(cell: Cell, *, tau: float) -> Arrays:
-    """FedLC's deviation bound on every client's data, by the last global model.
+    """Computes FedLC's deviation bound of the last global model on the data of every client.
 
-    The softmax is over the classes that the client has, as Theorem 3 assumes.
+    The softmax is taken over the classes that the client has, as Theorem 3 assumes.
 
     Returns:
-        ``plain [S]`` (Definition 3) and ``calibrated [S]`` (Theorem 3): medians over all pairs of a
-        majority and a minority class of all clients.
+        ``plain [S]`` (Definition 3) and ``calibrated [S]`` (Theorem 3): medians over all clients
+        and all pairs of a majority and a minority class.
     """
     margins = {"plain": 0.0, "calibrated": tau}  # Without a margin, Theorem 3 is Definition 3.
 
@@ -260,7 +261,7 @@ def restored(cell: Cell) -> tuple[Simulation, State]:
 
 
 def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Simulation, State]:
-    """Returns a run with all clients, and perhaps another local training, and its state."""
+    """Returns the simulation and state of a next round in which all clients take part."""
     simulation, state = restored(cell)
     config = simulation.problem.config.copy_and_resolve_references()
     config.participation = 1.0
@@ -276,7 +277,7 @@ def _next_round(cell: Cell, method: str, local_epochs: int) -> tuple[Simulation,
 
 
 def _one_round(spec: RoundSpec, state: State, data: FederatedData) -> tuple[State, Any]:
-    """The next state, and the clients' models ``[S, K, ...]`` of which it is made."""
+    """Returns the next state and the clients' models ``[S, K, ...]`` that it aggregates."""
     method = spec.local.method
 
     def server(rnd: Round) -> ServerResult:
@@ -292,14 +293,14 @@ def _one_round(spec: RoundSpec, state: State, data: FederatedData) -> tuple[Stat
 
 
 def _balanced(labels: np.ndarray, num_classes: int, per_class: int) -> np.ndarray:
-    """Ids of the first ``per_class`` samples of every class, of equally many for all."""
+    """Returns the indices of the first ``per_class`` samples per class, equally many for all."""
     sizes = np.bincount(labels, minlength=num_classes)
     size = min(per_class, int(np.min(sizes[sizes > 0])))
     return np.concatenate([np.flatnonzero(labels == c)[:size] for c in np.flatnonzero(sizes)])
 
 
 def _blocks(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Layers of each block: the stages of the backbone, the stem with the first, then the rest."""
+    """Returns the layers of each stage of the backbone, the stem in the first, and of the head."""
     layers = sorted(params["backbone"])
     stages = sorted({m[0] for name in layers if (m := re.match(r"[a-z]+\d+", name))})
     blocks = {
@@ -312,7 +313,7 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _mask(params: Any, layers: tuple[str, ...]) -> Any:
-    """One for the parameters of the named layers, zero for the others."""
+    """Returns one for the parameters of the named layers and zero for all others."""
 
     def inside(path: tuple[Any, ...], leaf: Any) -> float:
         return float(any(getattr(key, "key", "") in layers for key in path[:2]))
@@ -321,12 +322,12 @@ def _mask(params: Any, layers: tuple[str, ...]) -> Any:
 
 
 def recall(confusion: Any) -> np.ndarray:
-    """Accuracy per class in percent, ``[..., C]``; 0 without test samples."""
+    """Returns the accuracy per class ``[..., C]`` in percent; 0 for classes without samples."""
     return 100 * np.nan_to_num(np.asarray(classification.per_class_accuracy(confusion)))
 
 
 def _kept(cell: Cell, name: str, compute: Callable[[], Arrays]) -> Arrays:
-    """What the run's directory holds under a name, computed and written if it is not there."""
+    """Returns the arrays stored under a name in the run directory, computing them if needed."""
     path = cell.directory / f"{name}.npz"
     if not path.exists():
         arrays = {key: np.asarray(value) for key, value in compute().items()}

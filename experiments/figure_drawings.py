@@ -1,7 +1,7 @@
-"""The kinds of figures: from runs to drawings.
+"""Draws each kind of figure from finished runs.
 
-Every drawing takes the items of a figure in their order, of which each has a finished run, and the
-options of its configuration file. It returns drawings by the suffix of their file names.
+Every function takes the items of a figure in their order, each with a finished run, and the options
+of its configuration file. It returns drawings by the suffix of their file names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,18 +31,18 @@ class Item(NamedTuple):
 
     @property
     def panel(self) -> str:
-        """Title of its panel; ``{dataset}`` is the data that was used, also in a smaller run."""
+        """The title of its panel; ``{dataset}`` stands for the dataset that was really used."""
         return self.row.column.format(dataset=names.dataset(self.cell.config.dataset.name))
 
 
 def partitions(items: Sequence[Item], *, columns: int = 3) -> Drawings:
-    """Samples by class and client, one panel per partition. Needs no training."""
+    """Draws samples by class and client, one panel per partition, without training."""
     found = {item.panel: analyses.class_counts(item.cell) for item in items}
     return {"": heatmaps.partitions(found, columns=columns)}
 
 
 def curves(items: Sequence[Item], *, columns: int = 2) -> Drawings:
-    """Test accuracy over rounds, and against megabytes where they were counted."""
+    """Draws test accuracy over rounds, and against megabytes where these were counted."""
     runs: dict[str, dict[str, list[Record]]] = {}
     for item in items:
         runs.setdefault(item.panel, {}).setdefault(item.row.row, []).append(item.record)
@@ -58,7 +58,7 @@ def curves(items: Sequence[Item], *, columns: int = 2) -> Drawings:
 def sensitivity(
     items: Sequence[Item], *, which: str, columns: int = 2, log: bool = False
 ) -> Drawings:
-    """Accuracy against a hyper-parameter, one panel for each."""
+    """Draws accuracy against hyper-parameters, one panel per hyper-parameter."""
     panels: dict[str, dict[str, list[Any]]] = {}
     for item in items:
         series = panels.setdefault(item.panel, {}).setdefault(item.row.row, [])
@@ -75,7 +75,7 @@ def sensitivity(
 
 
 def accuracy_bars(items: Sequence[Item], *, which: str, xlabel: str) -> Drawings:
-    """Accuracy by group (the panel of an item) and method."""
+    """Draws accuracy by group (the panel of an item) and method."""
     groups = list(dict.fromkeys(item.panel for item in items))
     seeds = max(len(_percent(item, which)) for item in items)
     series: dict[str, np.ndarray] = {}
@@ -87,7 +87,7 @@ def accuracy_bars(items: Sequence[Item], *, which: str, xlabel: str) -> Drawings
 
 
 def local_update(items: Sequence[Item], *, clients: Sequence[int], columns: int = 2) -> Drawings:
-    """Accuracy per class of the global model and of local models, with their class counts."""
+    """Draws accuracy per class of the global model and of local models, with class counts."""
     panels = []
     for item in items:
         found = analyses.local_update(item.cell)
@@ -105,7 +105,7 @@ def local_update(items: Sequence[Item], *, clients: Sequence[int], columns: int 
 
 
 def aggregation(items: Sequence[Item], *, methods: Sequence[str], local_epochs: int) -> Drawings:
-    """Accuracy per class before averaging (mean of the local models) and after it, by method."""
+    """Draws accuracy per class by method: mean of the local models, and the averaged model."""
     panels: dict[str, dict[str, np.ndarray]] = {"before aggregation": {}, "after aggregation": {}}
     for method in methods:
         found = analyses.local_update(items[0].cell, method, local_epochs)
@@ -118,7 +118,7 @@ def aggregation(items: Sequence[Item], *, methods: Sequence[str], local_epochs: 
 
 
 def confusion(items: Sequence[Item], *, client: int) -> Drawings:
-    """Confusion matrix of one client's model after its local update, first seed."""
+    """Draws the confusion matrix of one client's model after its local update (first seed)."""
     found = analyses.local_update(items[0].cell)
     client = min(client, found["class_counts"].shape[1] - 1)
     roles = skew.class_roles(found["class_counts"][0, client])
@@ -129,7 +129,7 @@ def confusion(items: Sequence[Item], *, client: int) -> Drawings:
 
 
 def tsne(items: Sequence[Item], *, per_class: int = 60) -> Drawings:
-    """t-SNE of the features of test samples, one panel per method, first seed."""
+    """Draws a t-SNE of the features of test samples, one panel per method (first seed)."""
     panels = {}
     for item in items:
         found = analyses.features(item.cell, per_class=per_class)
@@ -145,14 +145,16 @@ def local_tsne(
     like: tuple[int, int],
     per_class: int = 150,
 ) -> Drawings:
-    """t-SNE after a local update: a majority, a minority and a missing class of one client.
+    """Draws a t-SNE of a majority, a minority and a missing class after a local update.
 
-    Client and classes are those whose counts are nearest in ratio to ``like`` (minority, majority).
+    The client and the classes are those whose counts are closest in ratio to ``like``, the counts
+    of the minority and the majority class.
     """
     cell = items[0].cell
-    client, classes = nearest_client(analyses.class_counts(cell), like)
-    counts = analyses.class_counts(cell)[client]
+    class_counts = analyses.class_counts(cell)
+    client, classes = nearest_client(class_counts, like)
     roles = ("missing", "minority", "majority")
+    counts = class_counts[client]
     named = {c: f"{role} ({counts[c]:,})" for c, role in zip(classes, roles, strict=True)}
     panels = {}
     for method in methods:
@@ -166,11 +168,11 @@ def local_tsne(
 
 
 def nearest_client(class_counts: np.ndarray, like: tuple[int, int]) -> tuple[int, list[int]]:
-    """The client, and its missing, minority and majority class, nearest to given counts.
+    """Returns the client, and its missing, minority and majority class, closest to given counts.
 
     Args:
-        class_counts: ``[K, C]``.
-        like: wanted counts of the minority and the majority class.
+        class_counts: samples ``[K, C]`` by client and class.
+        like: desired counts of the minority and the majority class.
     """
     best: tuple[float, int, list[int]] | None = None
     for client, counts in enumerate(class_counts):
@@ -194,14 +196,14 @@ def nearest_client(class_counts: np.ndarray, like: tuple[int, int]) -> tuple[int
 def curves_and_tsne(
     items: Sequence[Item], *, features_of: Sequence[str], per_class: int = 60
 ) -> Drawings:
-    """Curves of all methods, and t-SNE of the features of some."""
+    """Draws curves of all methods, and a t-SNE of the features of some of them."""
     found = {f"_1{suffix}": drawing for suffix, drawing in curves(items).items()}
     some = [item for item in items if item.row.method in features_of]
     return {**found, "_2": tsne(some, per_class=per_class)[""]} if some else found
 
 
 def blocks(items: Sequence[Item], **training: Any) -> Drawings:
-    """Accuracy and distance of logits when one block of a model is trained again."""
+    """Draws accuracy and distances of logits after retraining one block of a model."""
     found = analyses.retrained_blocks(items[0].cell, **training)
     changed = [name for name in found if name != "FedAvg"]
     columns = {

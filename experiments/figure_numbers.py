@@ -1,4 +1,4 @@
-"""The numbers behind figures that analyse a finished run."""
+"""Computes the numbers behind figures that analyse a finished run."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -42,19 +42,20 @@ def figure_values(name: str, cells: Iterable[Cell], command: str) -> list[values
 
 
 def has_numbers(name: str) -> bool:
-    """Whether a name is that of a figure with numbers beyond the accuracies of its runs."""
+    """Returns whether a figure has numbers beyond the accuracies of its runs."""
     return papers.is_figure(name) and papers.figure(name).kind in _KINDS
 
 
 def role_accuracies(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarray:
-    """Mean accuracy of majority, minority and vacant classes, averaged over clients.
+    """Computes the mean accuracy of majority, minority and vacant classes over clients.
 
     Args:
         confusion: confusion matrices ``[S, K, C, C]``.
-        class_counts: ``[S, K, C]``, which say what a class is to a client.
+        class_counts: samples ``[S, K, C]``, which determine the role of a class for a client.
 
     Returns:
-        Percent ``[S, 3]``; clients without a class of a kind do not count for it.
+        Accuracies ``[S, 3]`` in percent. A client without a class of some role is left out of the
+        mean for that role.
     """
     recall = analyses.recall(confusion)
     roles = np.asarray(skew.class_roles(class_counts))  # [S, K, 3, C]
@@ -65,7 +66,7 @@ def role_accuracies(confusion: np.ndarray, class_counts: np.ndarray) -> np.ndarr
 
 
 def _local_update(figure: Figure, cell: Cell) -> Numbers:
-    """Accuracy by role before and after the local update, over all clients."""
+    """Returns accuracy by role before and after the local update, over all clients."""
     found = analyses.local_update(cell)
     counts = found["class_counts"]
     before = np.broadcast_to(found["before"][:, None], found["after"].shape)
@@ -79,7 +80,7 @@ def _local_update(figure: Figure, cell: Cell) -> Numbers:
 
 
 def _aggregation(figure: Figure, cell: Cell) -> Numbers:
-    """Mean accuracy per class of local and averaged models, and the median deviation bound."""
+    """Returns mean accuracies of local and averaged models, and median deviation bounds."""
     numbers: Numbers = {}
     for method in figure.options["methods"]:
         found = analyses.local_update(cell, method, figure.options["local_epochs"])
@@ -93,7 +94,7 @@ def _aggregation(figure: Figure, cell: Cell) -> Numbers:
 
 
 def _blocks(figure: Figure, cell: Cell) -> Numbers:
-    """Accuracy of the model as it is, and with one block trained again."""
+    """Returns the accuracy of the unchanged model and after retraining each block."""
     found = analyses.retrained_blocks(cell, **figure.options)
     return {(block, "accuracy"): 100 * arrays["accuracy"] for block, arrays in found.items()}
 

@@ -1,4 +1,4 @@
-"""Figures of the papers: from finished runs to files."""
+"""Writes the figures of the papers from finished runs."""
 
 import os
 import pathlib
@@ -16,10 +16,10 @@ from fedjax_skew.runs import rundir
 def write(
     name: str, cells: Sequence[Cell], workdir: str | os.PathLike[str], command: str = ""
 ) -> list[pathlib.Path]:
-    """Draws what is finished: ``<paper>_figure<N>`` as ``.png``, ``.pdf`` and a page ``.md``.
+    """Draws what is finished to ``<paper>_figure<N>.png`` and ``.pdf``, with a page ``.md``.
 
     Returns:
-        The files, none if no run is finished yet.
+        The paths of the files; none if no run is finished yet.
     """
     what, folder = papers.figure(name), pathlib.Path(workdir)
     items = [Item(row, cell, cell.record()) for cell in cells for row in cell.run.rows]
@@ -41,8 +41,8 @@ def write(
 
 
 def _note(what: Figure, cells: Sequence[Cell], missing: Sequence[Item]) -> str:
-    """What a reader must know who sees the picture alone; empty for the paper's full recipe."""
-    # Where a smoke run cuts classes into groups shows in no figure.
+    """Returns how a picture differs from the paper's recipe; empty if it does not."""
+    # No figure shows the groups of classes that a smoke run changes.
     scaled = tuple(s for s in scaled_sentences(cells) if not s.startswith("group_thresholds"))
     if not what.trained:
         scaled = tuple(s for s in scaled if s.startswith(("dataset", "num_clients", "partition")))

@@ -1,10 +1,10 @@
-"""Writes the parts of pages that are generated from data.
+"""Updates the generated parts of documentation pages.
 
     python -m experiments.pages
 
-``configs/<paper>.md``, ``README.md`` and the pages about devices hold blocks between
-``<!-- generated: NAME -->`` and ``<!-- end -->``. This command rewrites the blocks; the text around
-them is written by hand.
+``configs/<paper>.md``, ``README.md`` and the pages about devices contain blocks between
+``<!-- generated: NAME -->`` and ``<!-- end -->``. This command rewrites these blocks. The text
+around them is written by hand.
 """
 
 import pathlib
@@ -33,20 +33,20 @@ _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 
 def main(argv: Sequence[str]) -> None:
-    """Writes all pages."""
+    """Updates all pages and prints their paths."""
     for path in write_all():
         print(path.relative_to(ROOT))
 
 
 def write_all() -> list[pathlib.Path]:
-    """Writes all pages and returns them."""
+    """Updates all pages and returns their paths."""
     for path in paths():
         rundir.write_text(path, render(path))
     return paths()
 
 
 def paths() -> list[pathlib.Path]:
-    """All pages with generated blocks."""
+    """Returns the paths of all pages with generated blocks."""
     return [
         ROOT / "README.md",
         *(ROOT / "configs" / f"{key}.md" for key in printed.papers()),
@@ -56,7 +56,7 @@ def paths() -> list[pathlib.Path]:
 
 
 def render(path: pathlib.Path) -> str:
-    """The text of a page with its blocks rewritten."""
+    """Returns the text of a page with its blocks updated."""
 
     def fill(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()
@@ -72,12 +72,12 @@ def render(path: pathlib.Path) -> str:
 
 
 def about(paper: Paper) -> str:
-    """Title and venue, and what the method is."""
+    """Returns the title and venue of a paper and a description of its method."""
     return f"*{printed.source(paper.key)}*\n\n{paper.about}"
 
 
 def tables(paper: Paper) -> str:
-    """The paper's tables and figures with their commands."""
+    """Returns the paper's tables and figures with their commands."""
     lines = ["| | what it shows | command |", "| :-- | :-- | :-- |"]
     for name in papers.names_of(paper.key):
         title = papers.title(name).partition(" ")[2]
@@ -86,7 +86,7 @@ def tables(paper: Paper) -> str:
 
 
 def recipe(paper: Paper) -> str:
-    """Every value of the recipe with its source."""
+    """Returns every value of the recipe with its source."""
     sources = "; ".join(f"{key}: {words}" for key, words in recipes.SOURCES.items())
     lines = [f"Sources: {sources}.", "", "| field | value | where | source | note |"]
     lines.append("| :-- | :-- | :-- | :-- | :-- |")
@@ -105,14 +105,14 @@ def recipe(paper: Paper) -> str:
 
 
 def claims(paper: Paper) -> str:
-    """The paper's claims with the verdicts that measured numbers give them."""
+    """Returns the paper's claims with the verdicts on them."""
     mine = [claim for claim in CLAIMS if claim.paper == paper.key]
     lines = claims_table.build(mine, values.read(RESULTS), CLAIMS)
     return claims_table.summary(lines) + "\n\n" + "\n".join(claims_table.rows(lines))
 
 
 def claims_overview() -> str:
-    """All claims, paper by paper."""
+    """Returns all claims, paper by paper."""
     lines = claims_table.build(CLAIMS, values.read(RESULTS), CLAIMS)
     return claims_table.summary(lines) + "\n\n" + claims_table.sections(lines, "###")
 

@@ -1,6 +1,7 @@
 """A paper as data: its recipe, its tables and its figures.
 
-``configs/<paper>.py`` holds the record ``PAPER``, ``configs/<paper>.json`` what its tables print.
+``configs/<paper>.py`` defines the record ``PAPER``, and ``configs/<paper>.json`` holds the numbers
+that the paper prints in its tables.
 """
 
 import dataclasses
@@ -38,7 +39,7 @@ class Shown(NamedTuple):
     """One curve, bar or panel of a figure.
 
     Attributes:
-        row: what the recipe turns into a configuration.
+        row: method, data, model and partition, from which the recipe makes a configuration.
         fields: fields of the configuration that differ from the recipe.
     """
 
@@ -51,13 +52,13 @@ class Figure:
     """A figure of a paper.
 
     Attributes:
-        number: as the paper numbers it.
+        number: the number of the figure in the paper.
         caption: what it shows, in a sentence or two.
-        kind: which drawing, a key of ``experiments.figure_drawings.KINDS``.
-        shown: its contents in the order of the figure.
-        chosen: what the paper does not say and is chosen here, one sentence each.
-        options: passed on to the drawing.
-        smoke: ``--only`` of a smoke run that has no other.
+        kind: the kind of drawing, a key of ``experiments.figure_drawings.KINDS``.
+        shown: its contents in order.
+        chosen: choices that the paper does not state, one sentence each.
+        options: keyword arguments of the drawing.
+        smoke: default of ``--only`` in a smoke run.
     """
 
     number: int
@@ -70,11 +71,11 @@ class Figure:
 
     @property
     def trained(self) -> bool:
-        """Whether it shows trained models, and not partitions alone."""
+        """Whether it shows trained models rather than partitions only."""
         return self.kind != "partitions"
 
     def position(self, row: Row) -> int:
-        """Where a row stands in the figure."""
+        """Returns the position of a row in the figure."""
         return [one.row for one in self.shown].index(row)
 
 
@@ -83,17 +84,18 @@ class Paper:
     """A paper's experiments.
 
     Attributes:
-        key: ``"fedlc"``, also the name of its method.
-        about: what the method is, in a paragraph.
-        recipe: all settings; of several that apply to a field the last one counts.
+        key: the name of the paper and of its method, such as ``"fedlc"``.
+        about: a description of the method, in a paragraph.
+        recipe: all settings; if several apply to a field, the last one counts.
         reported: which number of a curve the paper prints: ``last``, ``best`` or ``mean_last_50``.
-        cpu: changes a configuration in place so that it fits two CPU cores: the network, and as
-            little else as possible.
+        cpu: changes a configuration in place so that it fits two CPU cores, by a smaller network
+            and as few other changes as possible.
         short: changes the result of ``cpu`` so that a run takes minutes on one core.
-        figures: its figures.
+        figures: the figures of the paper.
         notes: further sentences about the recipe.
         variants: changes to a configuration by name, for ``--variant``.
-        beyond: columns that the paper does not print, by table: ``(like, dataset, model)``.
+        beyond: additional columns by table, as ``(like, dataset, model)``: the column ``like`` with
+            another dataset and model.
         training_pool: datasets whose printed accuracy is that of the training set.
         independent: results of others for the same method, one sentence each.
     """
@@ -112,33 +114,34 @@ class Paper:
     independent: tuple[str, ...] = ()
 
     def figure(self, place: str) -> Figure:
-        """``"figure2"``."""
+        """Returns a figure by its place, such as ``"figure2"``."""
         return next(f for f in self.figures if f"figure{f.number}" == place)
 
     def settings(self, place: str, row: Row) -> dict[str, Setting]:
-        """By field, the setting that makes the configuration of a printed number."""
+        """Returns, by field, the settings of the configuration of a printed number."""
         return recipes.settings(self.recipe, place, row)
 
     def config(self, place: str, row: Row) -> ml_collections.ConfigDict:
-        """The configuration of a printed number of a table or figure."""
+        """Returns the configuration of a printed number of a table or figure."""
         return recipes.configure(self.recipe, place, row)
 
     def runs(self, place: str) -> list[Run]:
-        """All runs of a table or figure in its order; what needs the same training shares it."""
+        """Returns all runs of a table or figure in order; equal configurations share a run."""
         return list(_runs(self.key, place))
 
     def measured(self, row: Row) -> tuple[str, str]:
-        """Which column of a run's summary answers a printed number, and which of its values."""
+        """Returns the column of a run's summary that answers a printed number, and which value."""
         column = _METRICS[row.metric]
         if row.metric in ("rounds_to_target", "speedup"):
             return column, "rounds_to_target"
         return "train_accuracy" if row.dataset in self.training_pool else column, self.reported
 
     def get_config(self, arg: str = "") -> ml_collections.ConfigDict:
-        """One configuration: ``table1,method=fedlc,dataset=cifar10,beta=0.1``.
+        """Returns one configuration, such as ``table1,method=fedlc,dataset=cifar10,beta=0.1``.
 
-        The first word is a table or figure; what is not said takes its first row and column.
-        ``cpu``, ``short`` and ``smoke`` make it smaller, ``variant=NAME`` changes it.
+        The first word is a table or figure. If several of its cells match, the first one is taken.
+        ``cpu``, ``short`` and ``smoke`` shrink the configuration, and ``variant=NAME`` applies a
+        variant of the recipe.
         """
         words = [word.strip() for word in spec.split(arg, ",", "config argument") if word.strip()]
         places = [name.partition("/")[2] for name in names_of(self.key)]
@@ -165,7 +168,7 @@ class Paper:
             self.short(config)
 
     def vary(self, config: ml_collections.ConfigDict, variant: str) -> None:
-        """Changes a configuration in place as a named variant says."""
+        """Applies a named variant to a configuration in place."""
         if variant not in self.variants:
             raise errors.unknown("variant", variant, self.variants)
         self.variants[variant](config)
@@ -173,15 +176,15 @@ class Paper:
 
 @functools.cache
 def paper(key: str) -> Paper:
-    """A paper by its key."""
+    """Returns a paper by its key."""
     return importlib.import_module(f"configs.{key}").PAPER
 
 
 def of(name: str) -> tuple[Paper, str]:
-    """The paper and the place of ``"fedlc/table1"``.
+    """Returns the paper and the place of a name such as ``"fedlc/table1"``.
 
     Raises:
-        ValueError: one sentence, if there is no such table or figure.
+        ValueError: if there is no such table or figure.
     """
     kind, allowed = (
         ("figure", figure_names()) if "/fig" in name else ("table", printed.table_names())
@@ -193,24 +196,24 @@ def of(name: str) -> tuple[Paper, str]:
 
 
 def figure_names() -> tuple[str, ...]:
-    """All figures, ``"<paper>/figure<number>"``, in the order of the papers."""
+    """Returns the names of all figures, ``"<paper>/figure<number>"``, paper by paper."""
     return tuple(
         f"{key}/figure{figure.number}" for key in printed.papers() for figure in paper(key).figures
     )
 
 
 def names_of(key: str) -> tuple[str, ...]:
-    """Tables and figures of one paper."""
+    """Returns the names of the tables and figures of one paper."""
     return tuple(n for n in (*printed.table_names(), *figure_names()) if n.startswith(f"{key}/"))
 
 
 def is_figure(name: str) -> bool:
-    """Whether a name is that of a figure."""
+    """Returns whether a name is that of a figure."""
     return name in figure_names()
 
 
 def title(name: str) -> str:
-    """``"FedVLS Table 1"`` or ``"FedVLS Figure 1"``."""
+    """Returns the title of a table or figure, such as ``"FedVLS Table 1"``."""
     found, place = of(name)
     return (
         printed.title(name)
@@ -241,18 +244,18 @@ def show(
     x: float | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> Shown:
-    """One curve, bar or panel of a figure.
+    """Returns one curve, bar or panel of a figure.
 
     Args:
-        method: as in the tables, like the next three.
-        dataset: data set.
-        model: network, or ``"unstated"``.
+        method: the method; this and the next three are written as in the tables.
+        dataset: the dataset.
+        model: the network, or ``"unstated"``.
         partition: how the data is split.
-        series: its name in the legend; the method's when left out.
-        panel: title of its panel.
-        x: its place on a horizontal axis.
-        fields: fields of the configuration that differ from the paper's recipe; ``--only`` also
-            knows them, by the last part of their names.
+        series: its name in the legend; defaults to the name of the method.
+        panel: the title of its panel.
+        x: its position on the horizontal axis.
+        fields: fields of the configuration that differ from the paper's recipe. ``--only`` can
+            select by them, under the last part of their names.
     """
     fields = fields or {}
     extras = {field.rpartition(".")[2]: str(value) for field, value in fields.items()}
@@ -293,7 +296,7 @@ def _runs(key: str, place: str) -> Sequence[Run]:
 
 
 def _another_column(rows: Sequence[Row], like: str, dataset: str, model: str) -> list[Row]:
-    """A column that the paper does not print: one that it does, with another dataset."""
+    """Returns a column that the paper does not print: a printed one with another dataset."""
     return [
         row._replace(
             dataset=dataset, model=model, column=dataset, value=math.nan, std=None, printed=""

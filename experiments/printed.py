@@ -1,9 +1,9 @@
-"""The papers' own result tables.
+"""The result tables that the papers print.
 
 ``configs/<paper>.json`` holds one grid per table: what all cells share, what each column and each
-row adds, and the cells as printed (``value±std (gain)``, trailing zeros kept). This module unfolds
-the grids into plain rows. Names and partitions are as the papers state them; ``unstated`` marks
-what they do not say.
+row adds, and the cells as printed (``value±std (gain)``, with trailing zeros). This module expands
+the grids into rows. Names and partitions are as stated in the papers, and ``unstated`` marks what a
+paper does not say.
 """
 
 import functools
@@ -27,18 +27,18 @@ class Row(NamedTuple):
     """One printed number.
 
     Attributes:
-        method: the method's name; combinations as ``fedlc+scaffold``.
-        dataset: data set.
-        model: network.
-        partition: how the data is split, in the notation of the configs.
+        method: the name of the method; combinations are written as ``fedlc+scaffold``.
+        dataset: the dataset.
+        model: the network.
+        partition: how the data is split, in the notation of the configuration files.
         metric: what the number is (``accuracy``, ``macro_f1``, ``head_acc``, ...).
         value: the number.
-        std: its standard deviation, or None where the paper prints none.
-        printed: number and standard deviation as printed, ``"57.31±0.21"``.
-        setting: the paper's stated recipe, ``key=value;...``.
-        extras: further columns of the table as printed: ablation switches, ``lambda``, ``gain``...
-        row: name of the table's row this cell is in, unique within the table.
-        column: name of the table's column this cell is in, unique within the table.
+        std: its standard deviation, or None if the paper prints none.
+        printed: number and standard deviation as printed, such as ``"57.31±0.21"``.
+        setting: the recipe that the paper states, as ``key=value;...``.
+        extras: further columns of the table, such as ablation switches, ``lambda`` or ``gain``.
+        row: key of its row, unique within the table.
+        column: key of its column, unique within the table.
     """
 
     method: str
@@ -56,17 +56,17 @@ class Row(NamedTuple):
 
 
 def table_names() -> tuple[str, ...]:
-    """All tables, ``"<paper>/table<number>"``, in the order of the papers."""
+    """Returns the names of all tables, ``"<paper>/table<number>"``, in the order of the papers."""
     return tuple(f"{key}/{table}" for key in papers() for table in _data(key)["tables"])
 
 
 def papers() -> tuple[str, ...]:
-    """All papers, by name."""
+    """Returns the keys of all papers, sorted."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
 
 def load(table: str) -> list[Row]:
-    """Every number of a table, row by row.
+    """Returns every number of a table, row by row.
 
     Args:
         table: one of ``table_names()``.
@@ -98,7 +98,7 @@ def load(table: str) -> list[Row]:
 
 
 def title(table: str) -> str:
-    """``"FedVLS Table 1"``, numbered as the paper numbers it."""
+    """Returns the title of a table with the paper's numbering, such as ``"FedVLS Table 1"``."""
     paper, _, number = table.partition("/table")
     number = _ROMAN[number] if paper == "fedlc_lt" else number
     return f"{_paper(table)['name']} Table {number}"
@@ -110,24 +110,24 @@ def source(paper: str) -> str:
 
 
 def caption(table: str) -> str:
-    """What the table shows, in one sentence."""
+    """Returns what a table shows, in one sentence."""
     return _table(table)["caption"]
 
 
 def reported(table: str) -> str:
-    """Which number the paper reports: ``last``, ``best``, ``mean_last_50``, ``unstated``..."""
+    """Returns which number the paper reports, such as ``last``, ``best`` or ``unstated``."""
     return _table(table).get("reported", _paper(table)["reported"])
 
 
 def footnotes(table: str) -> tuple[str, ...]:
-    """Known inconsistencies of the paper that touch this table, one sentence each."""
+    """Returns known inconsistencies of the paper that affect a table, one sentence each."""
     return (*_table(table)["footnotes"], *_paper(table)["footnotes"])
 
 
 def row_headers(table: str) -> tuple[Header, ...]:
-    """The table's rows in printed order, with words for them.
+    """Returns the rows of a table in printed order, with labels.
 
-    An ablation's row names the switches that are on, ``"FedVLS (l_dis, l_logit)"``.
+    The label of an ablation names the switches that are on, as in ``"FedVLS (l_dis, l_logit)"``.
     """
     grid = _table(table)
     headers = []
@@ -143,10 +143,10 @@ def row_headers(table: str) -> tuple[Header, ...]:
 
 
 def column_headers(table: str) -> tuple[Header, ...]:
-    """The table's columns in printed order, with words for them.
+    """Returns the columns of a table in printed order, with labels.
 
-    Only what differs between the columns is said: of ``longtail(if=100)+dirichlet(alpha=0.5)``
-    just ``IF=100`` when alpha is the same everywhere.
+    A label names only what differs between columns: ``longtail(if=100)+dirichlet(alpha=0.5)``
+    becomes ``IF=100`` if alpha is the same in all columns.
     """
     grid = _table(table)
     columns = [{**grid["common"], **column} for column in grid["columns"]]
@@ -179,7 +179,7 @@ def column_headers(table: str) -> tuple[Header, ...]:
 
 
 def _keys(entries: list[dict[str, Any]], grid: dict[str, Any]) -> list[str]:
-    """Names of rows or columns: the named fields as they are, other fields as ``key=value``."""
+    """Returns keys of rows or columns: values of ``_FIELDS``, and other fields as ``key=value``."""
     keys = []
     for entry in entries:
         words = [entry[name] for name in _FIELDS[:-1] if name in entry]

@@ -1,7 +1,7 @@
 """The recipe of a paper: the value of every field, where it applies, and where it comes from.
 
-A recipe is a list of settings. Those that apply to a printed number, in order, make the
-configuration that computes it; of several for one field the last one counts.
+A recipe is a list of settings. The settings that apply to a printed number define the configuration
+that reproduces it. If several apply to one field, the last one counts.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ class FromRow(NamedTuple):
     """A value that depends on the printed number.
 
     Attributes:
-        words: what it is.
-        read: gives it.
+        words: a description of the value.
+        read: returns the value for a printed number.
     """
 
     words: str
@@ -37,15 +37,15 @@ class Setting:
     """The value of one field, where it applies, and where it comes from.
 
     Attributes:
-        field: of the configuration, with dots.
+        field: dotted name of the field of the configuration.
         value: its value, or a ``FromRow``.
         source: ``P`` (the paper), ``C`` (the authors' code) or ``H`` (chosen here).
-        note: why, in a sentence.
-        places: tables and figures, ``("table2", "figure1")``; everywhere if empty.
+        note: an explanation, in a sentence.
+        places: tables and figures such as ``("table2", "figure1")``; all if empty.
         data: datasets as the paper calls them; all if empty.
         methods: methods; all if empty.
-        parts: methods, alone or in a combination; all if empty.
-        extras: further columns of the table with their values.
+        parts: methods, alone or as part of a combination; all if empty.
+        extras: required values of further columns of the table.
     """
 
     field: str
@@ -60,7 +60,7 @@ class Setting:
     extras: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def applies(self, place: str, row: Row) -> bool:
-        """Whether it applies to a printed number of a table or figure."""
+        """Returns whether it applies to a printed number of a table or figure."""
         return (
             (not self.places or place in self.places)
             and (not self.data or row.dataset in self.data)
@@ -71,7 +71,7 @@ class Setting:
 
     @property
     def where(self) -> str:
-        """Where it applies, in words; empty for everywhere."""
+        """A description of where it applies; empty if it applies everywhere."""
         words = [", ".join(place_words(place) for place in self.places)]
         words.append(", ".join(names.dataset(name) for name in self.data))
         words.append(", ".join(names.method(name) for name in (*self.methods, *self.parts)))
@@ -80,14 +80,14 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """Its value in words."""
+        """Its value as text."""
         if isinstance(self.value, FromRow):
             return self.value.words
         return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
 
 
 class Note(NamedTuple):
-    """A sentence about how a paper's experiments are computed that belongs to no field."""
+    """A sentence about the recipe that does not belong to a field."""
 
     source: str
     text: str
@@ -95,12 +95,12 @@ class Note(NamedTuple):
 
 
 def settings(recipe: Sequence[Setting], place: str, row: Row) -> dict[str, Setting]:
-    """By field, the setting that applies to a printed number of a table or figure."""
+    """Returns, by field, the setting that applies to a printed number of a table or figure."""
     return {setting.field: setting for setting in recipe if setting.applies(place, row)}
 
 
 def configure(recipe: Sequence[Setting], place: str, row: Row) -> ml_collections.ConfigDict:
-    """The configuration of a printed number of a table or figure."""
+    """Returns the configuration of a printed number of a table or figure."""
     config = _start(row)
     values = {field: setting.value for field, setting in settings(recipe, place, row).items()}
     config.update_from_flattened_dict(
@@ -110,12 +110,12 @@ def configure(recipe: Sequence[Setting], place: str, row: Row) -> ml_collections
 
 
 def place_words(place: str) -> str:
-    """``"table1"`` becomes ``"Table 1"``."""
+    """Returns the title of a place: ``"table1"`` becomes ``"Table 1"``."""
     return place.replace("table", "Table ").replace("figure", "Figure ")
 
 
 def _start(row: Row) -> ml_collections.ConfigDict:
-    """The default configuration with what a printed row says: method, data, model, partition."""
+    """Returns the default configuration with the method, data, model and partition of a row."""
     config = _defaults().copy_and_resolve_references()
     config.method = row.method
     if row.dataset == "synthetic":

@@ -1,4 +1,4 @@
-"""Makes a configuration smaller, and describes what was made smaller."""
+"""Shrinks a configuration, and describes how it differs from the recipe."""
 
 import ast
 from collections.abc import Callable, Iterable
@@ -19,12 +19,12 @@ def scaled(
     scale: str,
     shrink: Callable[[ml_collections.ConfigDict, str], None],
 ) -> ml_collections.ConfigDict:
-    """A copy of a configuration at a scale.
+    """Returns a copy of a configuration at a scale.
 
     Args:
         config: the paper's recipe.
         scale: ``full``; ``cpu``, which fits two cores; ``short``, which takes minutes per run; or
-            ``smoke``, which takes seconds.
+            ``smoke``, which takes seconds per run.
         shrink: changes a configuration in place to ``cpu`` or ``short``.
     """
     config = config.copy_and_resolve_references()
@@ -40,11 +40,11 @@ def scaled_figure(
     scale: str,
     shrink: Callable[[ml_collections.ConfigDict, str], None],
 ) -> ml_collections.ConfigDict:
-    """A copy of a figure's configuration at a scale.
+    """Returns a copy of a figure's configuration at a scale.
 
-    ``smoke`` keeps methods, partition, clients and what the figure varies, so that the picture has
-    the look of the real one, but trains an MLP on MNIST: at most 8 rounds, two local steps of at
-    most 32 samples in place of an epoch. Data without images stays.
+    ``smoke`` keeps the methods, the partition, the clients and what the figure varies, so that the
+    picture looks like the real one. It trains an MLP on MNIST (synthetic data is kept) for at most
+    8 rounds, with two local steps of at most 32 samples in place of an epoch.
     """
     if scale != "smoke":
         return scaled(config, scale, shrink)
@@ -64,7 +64,7 @@ def scaled_figure(
 
 
 def use_model(config: ml_collections.ConfigDict, model: str) -> None:
-    """Sets a smaller network, and smaller images where they are larger than 32 pixels."""
+    """Sets a smaller network, and reduces images that are larger than 32 pixels."""
     config.model = model
     info = datasets.find(config.dataset.name)
     if info is not None and info.shape[:1] > (_IMAGE_SIZE,):
@@ -72,10 +72,10 @@ def use_model(config: ml_collections.ConfigDict, model: str) -> None:
 
 
 def change(config: ml_collections.ConfigDict, text: str) -> None:
-    """Applies ``field=value``; the value is read as Python where it can be.
+    """Applies ``field=value``; the value is parsed as a Python literal where possible.
 
     Raises:
-        ValueError: one sentence, if there is no such field or the value is of another kind.
+        ValueError: if there is no such field or the value has the wrong type.
     """
     field, equals, value_text = text.partition("=")
     try:
@@ -95,17 +95,17 @@ def change(config: ml_collections.ConfigDict, text: str) -> None:
         config.update_from_flattened_dict({field: value})
     except TypeError:
         raise ValueError(
-            f"set={text!r} has a value of the wrong kind; {field} is now {old!r}."
+            f"set={text!r} has a value of the wrong type; {field} is now {old!r}."
         ) from None
 
 
 def sentences(
     pairs: Iterable[tuple[ml_collections.ConfigDict, ml_collections.ConfigDict]],
 ) -> tuple[str, ...]:
-    """What differs between recipes and what is run, one sentence per field.
+    """Returns how runs differ from their recipes, one sentence per field.
 
     Args:
-        pairs: ``(recipe, run)`` of every cell.
+        pairs: the configurations ``(recipe, run)`` of every cell.
     """
     changes: dict[str, dict[tuple[str, str], set[str]]] = {}
     everywhere = set()
@@ -127,7 +127,7 @@ def sentences(
 def differences(
     full: ml_collections.ConfigDict, config: ml_collections.ConfigDict
 ) -> dict[str, tuple[str, str]]:
-    """Fields that differ from the recipe, old and new value as words."""
+    """Returns the fields that differ from the recipe, with the old and the new value as text."""
     old, new = flatten(full), flatten(config)
     found = {
         field: (_say(old[field]), _say(value))
@@ -142,7 +142,7 @@ def differences(
             if before.get(method, {}).get(name) != value:
                 found[f"{method}'s {name}"] = (_say(before[method][name]), _say(value))
     if config.eval_every <= full.eval_every:
-        found.pop("eval_every", None)  # Looking more often takes nothing away.
+        found.pop("eval_every", None)  # More frequent evaluation makes nothing smaller.
     return {"seeds" if field == "num_seeds" else field: words for field, words in found.items()}
 
 

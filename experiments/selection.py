@@ -1,7 +1,7 @@
-"""Runs of tables and figures, and how some of them are chosen by words.
+"""The runs of tables and figures, and their selection by ``--only``.
 
-A *run* is one training; it may answer several printed numbers (accuracy and macro-F1, or head,
-middle and tail).
+A *run* is one training. It may answer several printed numbers, such as accuracy and macro-F1, or
+head, middle and tail accuracy.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class Run:
 
     Attributes:
         config: its configuration.
-        rows: the printed numbers it answers.
+        rows: the printed numbers that it answers.
     """
 
     config: ml_collections.ConfigDict
@@ -36,7 +36,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of its directory: readable, and unique for what is computed."""
+        """The name of its directory, readable and unique for what is computed."""
         c = self.config
         words = [c.method, c.dataset.name, c.model, c.partition, f"{c.rounds}r{c.num_seeds}s"]
         slug = "_".join(re.sub(r"[^A-Za-z0-9.=+]+", "-", word).strip("-") for word in words)
@@ -44,10 +44,10 @@ class Run:
 
 
 def fingerprint(config: ml_collections.ConfigDict) -> str:
-    """A short hash of what a configuration computes.
+    """Returns a short hash of what a configuration computes.
 
-    Only fields that differ from the defaults count, so that a field added later changes no name,
-    and of the hyper-parameters only those of the methods that are used.
+    Only fields that differ from the defaults count, so that adding a field does not change existing
+    names. Among the hyper-parameters, only those of the methods that are used count.
     """
     plain = _default_fields()
     differs = {
@@ -62,7 +62,7 @@ def fingerprint(config: ml_collections.ConfigDict) -> str:
 
 
 def gather(pairs: Iterable[tuple[Row, ml_collections.ConfigDict]]) -> list[Run]:
-    """Runs for rows with their configurations, in order; equal configurations share one."""
+    """Returns the runs of rows with their configurations; equal configurations share a run."""
     found: dict[str, Run] = {}
     for row, config in pairs:
         run = Run(config, (row,))
@@ -74,14 +74,14 @@ def gather(pairs: Iterable[tuple[Row, ml_collections.ConfigDict]]) -> list[Run]:
 
 
 def parse(text: str) -> dict[str, tuple[str, ...]]:
-    """``"dataset=mnist,method=fedavg,fedvls"``: a bare value continues the key before it."""
+    """Parses ``"dataset=mnist,method=fedavg,fedvls"``; a bare value belongs to the last key."""
     wanted: dict[str, tuple[str, ...]] = {}
     key = ""
     for part in spec.split(text, ",", "only"):
         part = part.strip()
         if not part:
             continue
-        # An equals sign inside brackets belongs to a value such as dirichlet(beta=0.1).
+        # An equals sign inside parentheses belongs to a value such as dirichlet(beta=0.1).
         match = re.fullmatch(r"(\w+)=(.*)", part)
         if match:
             key, part = match.group(1), match.group(2)
@@ -92,10 +92,10 @@ def parse(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def select(runs: Sequence[Run], wanted: Mapping[str, Sequence[str]]) -> list[Run]:
-    """The runs that have one of the wanted values for every key.
+    """Returns the runs that have one of the wanted values for every key.
 
     Raises:
-        ValueError: if a key or value belongs to none of the runs, or nothing is left.
+        ValueError: if no run has a key or value, or no run has all of them.
     """
     facets = [_facets(run) for run in runs]
     for key, values in wanted.items():
@@ -127,7 +127,7 @@ def _default_fields() -> dict[str, Any]:
 
 
 def _facets(run: Run) -> dict[str, set[str]]:
-    """What a run can be selected by, in the paper's words and in the configuration's."""
+    """Returns what a run can be selected by, as named by the paper and by the configuration."""
     c = run.config
     found = {"method": {c.method}, "dataset": {c.dataset.name}, "model": {c.model}}
     found["partition"] = set() if c.dataset.name.startswith("synthetic") else {c.partition}
@@ -143,7 +143,7 @@ def _facets(run: Run) -> dict[str, set[str]]:
 
 
 def _same(first: str, second: str) -> bool:
-    """Equal as text without blanks, or as numbers."""
+    """Returns whether two values are equal as numbers, or as text without spaces."""
     first, second = first.replace(" ", ""), second.replace(" ", "")
     try:
         return float(first) == float(second)
