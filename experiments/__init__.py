@@ -1,1 +1,1 @@
-"""Experiment binaries."""
+"""Command-line binaries that train, reproduce, sweep and measure."""

@@ -1,4 +1,4 @@
-"""What all binaries share: exit codes, error messages and the cache of compiled programs."""
+"""Shared by all binaries: exit codes, error messages and the cache of compiled programs."""
 
 import os
 import pathlib
@@ -26,10 +26,10 @@ EXIT_DISK = 4
 EXIT_INTERRUPTED = 130
 MOST_CPU_DEVICES = 8
 _DEBUG = "FEDJAX_SKEW_DEBUG"
-_TOGETHER = (ValueError, Diverged, Interrupted)  # All processes of a run end with these.
+_TOGETHER = (ValueError, Diverged, Interrupted)  # Raised by all processes of a run together.
 
 
-# Messages of the parsers of absl and ml_collections, and what the value should have been.
+# Messages of the parsers of absl and ml_collections, with the kind of value that they expect.
 _KINDS = {
     r"invalid literal for int\(\)": "a whole number",
     "could not convert string to float": "a number",
@@ -38,18 +38,19 @@ _KINDS = {
 
 
 def cache_programs() -> None:
-    """Caches compiled programs on disk, in FEDJAX_SKEW_CACHE unless JAX has its own setting."""
+    """Caches compiled programs in FEDJAX_SKEW_CACHE, unless JAX's own cache is configured."""
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = os.environ.get("FEDJAX_SKEW_CACHE", "~/.cache/fedjax_skew")
         jax.config.update("jax_compilation_cache_dir", str(pathlib.Path(root).expanduser() / "xla"))
-        # JAX's default leaves out what compiles in less than a second, such as most evaluations.
+        # By default JAX does not cache programs that compile in less than a second, which includes
+        # most evaluations.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def use_every_core() -> None:
-    """Makes a CPU device of every core (at most 8: each holds a copy of the dataset).
+    """Exposes each CPU core as a JAX device, at most 8 because each holds a copy of the dataset.
 
-    Clients then train side by side, one per core, and no client waits for another with more
+    Clients then train in parallel, one per core, and no client waits for another one with more
     work. A number of devices set through JAX or XLA_FLAGS takes precedence.
     """
     given = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
@@ -59,9 +60,9 @@ def use_every_core() -> None:
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
-    """Runs a binary; an error that the user can fix prints one sentence instead of a traceback.
+    """Runs a binary and reports errors that the user can fix in one sentence, without a traceback.
 
-    FEDJAX_SKEW_DEBUG=1 shows the traceback of bad input instead.
+    With FEDJAX_SKEW_DEBUG=1, bad input raises the original error with its traceback.
     """
 
     def guarded(argv: Sequence[str]) -> None:
@@ -70,10 +71,10 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         use_every_core()
         cache_programs()
         logging.set_verbosity(logging.WARNING)
-        # orbax logs, with a traceback, what it also raises.
+        # orbax logs every error with a traceback before it raises it.
         logging.get_absl_logger().addFilter(lambda record: "orbax" not in record.pathname)
         _quiet_about_a_full_disk()
-        # SIGTERM ends like Ctrl-C; a running training sets its own handlers, which save first.
+        # SIGTERM acts like Ctrl-C. While a run trains, its own handlers save a checkpoint first.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             main(argv)
@@ -87,7 +88,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
                 raise
             alone = isinstance(error, Interrupted) and not jax.distributed.is_initialized()
             if alone or isinstance(error, KeyboardInterrupt) or found[1] == EXIT_DISK:
-                # An orderly exit can crash while XLA compiles, and complains of a full disk again.
+                # An orderly exit can crash while XLA compiles, and would report a full disk again.
                 _end_at_once(*found)
             (_end if isinstance(error, _TOGETHER) else _end_alone)(*found)
 
@@ -101,7 +102,7 @@ def ending(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, Interrupted):
         return str(error), EXIT_INTERRUPTED
     if isinstance(error, KeyboardInterrupt):
-        text = "Stopped at once; the same command resumes from its newest checkpoint, if any."
+        text = "Stopped immediately; the same command resumes from the newest checkpoint, if any."
         return str(error) or text, EXIT_INTERRUPTED
     if rundir.disk_is_full(error):
         text = "free some space and run the same command to resume from the newest checkpoint."
@@ -122,10 +123,10 @@ def ending(error: BaseException) -> tuple[str, int] | None:
 
 
 def _quiet_about_a_full_disk() -> None:
-    """Drops what threads of libraries print about a full disk; the run says it in one sentence."""
+    """Suppresses what library threads print about a full disk, which the run itself reports."""
 
     def expected(error: BaseException | None) -> bool:
-        # orbax closes its event loop under the threads that still write.
+        # orbax closes its event loop while other threads are still writing.
         closed = isinstance(error, RuntimeError) and "Event loop is closed" in str(error)
         return error is not None and (closed or rundir.disk_is_full(error))
 
@@ -143,11 +144,12 @@ def _quiet_about_a_full_disk() -> None:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-    """absl's parser; a wrong flag or configuration field ends in one sentence."""
+    """Parses flags with absl and reports a wrong flag or configuration field in one sentence."""
     argv = list(argv)
     given = any(arg == "--config" or arg.startswith("--config=") for arg in argv)
     if "config" in flags.FLAGS and not given:
-        # Not the flag's default, because that is read at import, when nobody catches its errors.
+        # This is not the default of the flag, which would be loaded at import, where its errors
+        # cannot be caught.
         argv.insert(1, "--config=configs/quickstart.py")
     for place, arg in enumerate(argv):
         if not arg.startswith("--config="):
@@ -161,9 +163,9 @@ def _parse(argv: Sequence[str]) -> list[str]:
         argv[place] = f"--config={config_path(path)}{colon}{rest}"
     try:
         return flags.FLAGS(argv)
-    except SystemExit:  # absl has printed its help, which is no failure.
+    except SystemExit:  # absl has printed its help, which is not a failure.
         sys.exit(0)
-    except Exception as error:  # Whatever a configuration file raises is for the user to fix.
+    except Exception as error:  # The user can fix whatever a configuration file raises.
         message = str(_wrong_field(argv) or error)
         for pattern, kind in _KINDS.items():
             wrong = rf"flag --([^=]*)=(.*): {pattern}.*"
@@ -173,13 +175,13 @@ def _parse(argv: Sequence[str]) -> list[str]:
 
 
 def config_path(path: str) -> pathlib.Path:
-    """The file itself, or the one of that name that was installed with the package."""
+    """Returns the file itself, or the file of that name that was installed with the package."""
     installed = pathlib.Path(configs.__file__).parent.parent / path
     return pathlib.Path(path) if pathlib.Path(path).is_file() else installed
 
 
 def _wrong_field(argv: Sequence[str]) -> ValueError | None:
-    """The first ``--config.a.b`` that names no single field, as an error that says what would."""
+    """Returns an error about the first ``--config.a.b`` that does not name a field, or None."""
     for arg in argv:
         if not arg.startswith("--config."):
             continue
@@ -199,12 +201,15 @@ def _wrong_field(argv: Sequence[str]) -> ValueError | None:
 
 
 def _end_alone(message: str, code: int) -> NoReturn:
-    """Ends a process whose peers cannot know of the error: at once, so that they end as well."""
+    """Ends a process on an error that its peers do not see.
+
+    In a distributed run it exits immediately, so that the other processes end as well.
+    """
     (_end_at_once if jax.distributed.is_initialized() else _end)(message, code)
 
 
 def _end_at_once(message: str, code: int) -> NoReturn:
-    """Ends without waiting for other threads."""
+    """Prints a message and exits without waiting for other threads."""
     print(message, file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(code)

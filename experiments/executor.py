@@ -1,8 +1,8 @@
-"""Runs cells one after another in this process, or several at a time in separate processes.
+"""Runs cells one after another in this process; shared by all executors.
 
-Every executor leaves the same store behind: a finished cell is a run directory with its
-``summary.json``, a failed one has the reason in ``failure.json``, and the lock of the run directory
-keeps two processes from computing the same cell.
+Every executor produces the same store: a finished cell is a run directory with ``summary.json``,
+and a failed cell has the reason in ``failure.json``. The lock of the run directory prevents two
+processes from computing the same cell.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from fedjax_skew.runs.train import Interrupted, train_and_evaluate
 
 
 def config_from(values: dict[str, Any]) -> ml_collections.ConfigDict:
-    """A configuration from the content of a JSON file."""
+    """Returns a configuration from the content of a JSON file."""
     config = default_config()
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in flatten(values).items()}
     config.update_from_flattened_dict(fields)
@@ -30,18 +30,18 @@ def config_from(values: dict[str, Any]) -> ml_collections.ConfigDict:
 
 
 def run_cell(config: ml_collections.ConfigDict, directory: pathlib.Path, *, progress: bool) -> str:
-    """Runs one cell to its end and returns why it failed, or an empty text.
+    """Runs one cell and returns why it failed, or an empty string.
 
     Raises:
-        Interrupted: when asked to stop; the run is saved.
-        OSError: when the disk is full, which no other cell would survive either.
+        Interrupted: if the run was asked to stop; it is saved first.
+        OSError: if the disk is full, in which case the other cells would fail as well.
     """
     directory.mkdir(parents=True, exist_ok=True)
     try:
         train_and_evaluate(config, directory, progress=progress)
     except (Interrupted, KeyboardInterrupt):
         raise
-    except Exception as error:  # Whatever one cell does must not end the others.
+    except Exception as error:  # A failed cell must not end the others.
         if rundir.disk_is_full(error):
             raise
         return fail(directory, sentence(error))
@@ -50,21 +50,21 @@ def run_cell(config: ml_collections.ConfigDict, directory: pathlib.Path, *, prog
 
 
 def fail(directory: pathlib.Path, reason: str) -> str:
-    """Records why a cell failed and returns it."""
+    """Records the reason why a cell failed and returns it."""
     directory.mkdir(parents=True, exist_ok=True)
     rundir.write_json(directory / rundir.FAILURE, {"reason": reason})
     return reason
 
 
 def sentence(error: BaseException) -> str:
-    """An error in one line; unexpected errors keep the name of their class."""
+    """Returns an error as one line; unexpected errors include the name of their class."""
     text = " ".join(str(error).split())[:500]
     plain = isinstance(error, (ValueError, RuntimeError)) and type(error).__module__ != "jaxlib"
     return text if plain and text else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def pending(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells that are neither finished nor held by another process."""
+    """Returns the cells that are neither finished nor running in another process."""
     records = [(cell, cell.record()) for cell in cells]
     return [cell for cell, record in records if record.status not in ("finished", "running")]
 
@@ -78,10 +78,10 @@ def run_here(cells: Sequence[Cell], bar: "Progress") -> None:
 
 
 class Progress:
-    """A bar over cells, in shares of the estimated work, so that the time left is meaningful."""
+    """A progress bar over cells, weighted by their estimated work."""
 
     def __init__(self, cells: Sequence[Cell], weights: dict[str, float], shown: bool = True):
-        """Starts a bar over ``cells``; those without a weight are not to be run."""
+        """Starts a bar over ``cells``; cells without a weight are not going to be run."""
         self.shown, self._weights, self._failed = shown, weights, 0
         self._total, self._text = len(cells), ""
         self._settled, self._first = 0.0, dict[str, int]()
@@ -95,7 +95,7 @@ class Progress:
         self._describe()
 
     def done(self, cell: Cell, reason: str) -> None:
-        """Counts a cell that has ended."""
+        """Records that a cell has ended, with the reason if it failed."""
         self._finished += not reason
         self._failed += bool(reason)
         self._settled += self._weights.get(cell.run.name, 0.0)
@@ -105,19 +105,19 @@ class Progress:
             self.write(f"failed: {cell.title}: {reason}")
 
     def running(self, cells: Iterable[Cell]) -> None:
-        """Shows the rounds of cells that other processes compute, and moves the bar by them."""
+        """Shows the progress of cells that other processes compute."""
         texts, place = [], self._settled
         for cell in cells:
             name, rounds = cell.run.name, cell.config.rounds
             done = store.read(cell.directory).rounds_done
-            first = self._first.setdefault(name, done)  # Earlier rounds took none of this time.
+            first = self._first.setdefault(name, done)  # Earlier rounds are not part of this run.
             place += self._weights.get(name, 0.0) * (done - first) / max(rounds - first, 1)
             texts.append(f"{cell.config.method} {done}/{rounds}")
         self._move(place)
         self.say("; ".join(texts))
 
     def say(self, text: str) -> None:
-        """Shows what is running; a file gets only what is news."""
+        """Shows what is running; if the output is a file, only when it has changed."""
         if text != self._text or sys.stderr.isatty():
             self._text = text
             self._bar.set_postfix_str(text)
@@ -131,7 +131,7 @@ class Progress:
         self._bar.close()
 
     def _move(self, place: float) -> None:
-        if place > self._bar.n:  # An update by nothing would print a line too.
+        if place > self._bar.n:  # An update by zero would print a line as well.
             self._bar.update(place - self._bar.n)
 
     def _describe(self) -> None:
@@ -140,13 +140,13 @@ class Progress:
 
 
 def interrupt(number: int, frame: Any) -> None:
-    """A signal handler that ends what is running."""
+    """Raises ``Interrupted``; a signal handler."""
     raise Interrupted(f"Stopped by {signal.Signals(number).name}.")
 
 
 @contextlib.contextmanager
 def stop_signals(handler: Callable[[int, Any], None] = interrupt) -> Iterator[None]:
-    """SIGTERM and Ctrl-C go to ``handler``; a running training saves itself first."""
+    """Sends SIGTERM and Ctrl-C to ``handler``; a run that is training saves a checkpoint first."""
     old = {s: signal.signal(s, handler) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Flags that say where cells run, for all binaries that run them."""
+"""Runs cells on the chosen executor; shared by all binaries that run cells."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,16 +13,16 @@ from fedjax_skew.runs.train import Interrupted
 PARALLEL = flags.DEFINE_enum(
     "parallel", "none", ["none", "runs"], "runs: one process per device, or --jobs processes."
 )
-JOBS = flags.DEFINE_integer("jobs", 0, "Cells at a time; 0: one per device.", lower_bound=0)
+JOBS = flags.DEFINE_integer("jobs", 0, "Cells at a time; 0 means one per device.", lower_bound=0)
 EXECUTOR = flags.DEFINE_enum(
     "executor", "local", ["local", "ray"], "Run cells on this machine or on a Ray cluster."
 )
 
 
 def run(cells: Sequence[Cell]) -> bool:
-    """Runs what is not finished; returns False if it was asked to stop."""
+    """Runs all cells that are not finished; returns False if it was interrupted."""
     if PARALLEL.value == "runs" or EXECUTOR.value == "ray":
-        # The accelerators belong to the processes that compute.
+        # The accelerators are used by the processes that run the cells.
         jax.config.update("jax_platforms", "cpu")
     bar = executor.Progress(cells, dry_run.weights(executor.pending(cells)))
     try:
@@ -39,12 +39,12 @@ def finish(cells: Sequence[Cell], files: Iterable[object], done: bool) -> None:
     """Prints how many cells are finished and which files were written, and ends the program.
 
     Args:
-        cells: the cells that were to be run; some figures need none.
+        cells: the requested cells; some figures need none.
         files: the files that were written.
         done: what ``run`` returned.
 
     Raises:
-        Interrupted: if the run was asked to stop.
+        Interrupted: if the run was interrupted.
         SystemExit: with code 1 if a cell failed.
     """
     records = [cell.record() for cell in cells]

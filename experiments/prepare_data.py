@@ -1,13 +1,13 @@
 r"""Prepares a dataset once, so that training reads it without TensorFlow.
 
-TFDS datasets are downloaded and written as array_record, which needs the extra packages of
+TFDS datasets are downloaded and written as array_record. This needs
 ``pip install 'fedjax_skew[prepare]'``::
 
     python -m experiments.prepare_data --dataset=cifar10 --data_dir=~/tensorflow_datasets
 
-Archives that were downloaded by hand are taken from ``--manual_dir`` if their checksums match.
-FEMNIST, TinyImageNet, mini-ImageNet and the ImageNet subset are read from their published layout
-(or, unpacked, from their archive) in ``--manual_dir`` and put into the cache::
+Archives that were downloaded manually are used from ``--manual_dir`` if their checksums match.
+FEMNIST, TinyImageNet, mini-ImageNet and the ImageNet subset are read from their published layout or
+archive in ``--manual_dir``, and the decoded images are cached::
 
     python -m experiments.prepare_data --dataset=tiny_imagenet --manual_dir=~/Downloads
 """
@@ -34,10 +34,10 @@ def prepare(
     cache_dir: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
 ) -> Dataset:
-    """Prepares one dataset and returns it as training will see it.
+    """Prepares one dataset and returns it as training will load it.
 
     Raises:
-        ValueError: one sentence that says what is missing and how to get it.
+        ValueError: if files are missing; the message says how to get them.
     """
     info = datasets.find(name)
     if info is not None and info.source == "none":
@@ -55,7 +55,7 @@ def prepare(
 
 
 def _load(name: str, **options: Any) -> Dataset:
-    """Loads a dataset and warns if it is not the published one."""
+    """Loads a dataset and warns if it seems to be incomplete."""
     dataset = datasets.load(name, **options)
     info = REGISTRY.get(name.split(":")[0])
     if info is not None and dataset.num_classes != info.num_classes:
@@ -69,7 +69,7 @@ def _load(name: str, **options: Any) -> Dataset:
 
 
 def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] | None) -> None:
-    """Lets TFDS write a dataset as array_record, downloaded or from ``manual_dir``."""
+    """Writes a TFDS dataset as array_record, from a download or from ``manual_dir``."""
     if tfds_source.is_prepared(name, data_dir):
         return
     if not tfds_source.is_known(name):
@@ -93,17 +93,17 @@ def prepare_tfds(name: str, data_dir: Path, manual_dir: str | os.PathLike[str] |
         )
     except tfds.core.DatasetNotFoundError:
         raise datasets.unknown(name) from None
-    except Exception as error:  # Networks, checksums and disks fail in many ways.
+    except Exception as error:  # Downloads can fail in many ways.
         reason = " ".join(str(error).split())[:400]
         raise ValueError(
             f"TFDS could not prepare {name} in {data_dir} ({type(error).__name__}: {reason}); "
-            "without a network, download the archive elsewhere and name its directory in "
+            "without a network, download the archive elsewhere and pass its directory as "
             "--manual_dir."
         ) from error
 
 
 def unpack(stem: str, folder: Path) -> None:
-    """Unpacks the archive ``stem.zip`` or ``stem.tar...`` beside it, unless that was done."""
+    """Unpacks ``stem.zip`` or ``stem.tar...`` into ``stem``, unless that was done before."""
     target = folder / stem
     for suffix in archive.SUFFIXES:
         packed = folder / f"{stem}{suffix}"
@@ -112,7 +112,7 @@ def unpack(stem: str, folder: Path) -> None:
             archive.extract(packed, target)
             inner = [p for p in target.iterdir() if not p.name.startswith(".")]
             if len(inner) == 1 and inner[0].name == target.name:
-                # The archive had the folder inside; one level is enough.
+                # The archive contains the folder itself; remove the additional level.
                 inner[0].rename(folder / f".{target.name}")
                 target.rmdir()
                 (folder / f".{target.name}").rename(target)
@@ -120,23 +120,23 @@ def unpack(stem: str, folder: Path) -> None:
 
 
 def define_flags() -> None:
-    """Defines the flags; not at import, because other binaries use the same names."""
+    """Defines the flags. This is not done at import because other binaries use the same names."""
     flags.DEFINE_string("dataset", None, "Name of the dataset; see --list.")
     flags.DEFINE_string(
-        "data_dir", None, "TFDS's directory; default $TFDS_DATA_DIR, else ~/tensorflow_datasets."
+        "data_dir", None, "Directory of TFDS; default $TFDS_DATA_DIR, else ~/tensorflow_datasets."
     )
-    flags.DEFINE_string("manual_dir", None, "Directory with files downloaded by hand.")
+    flags.DEFINE_string("manual_dir", None, "Directory with manually downloaded files.")
     flags.DEFINE_string(
         "cache_dir",
         None,
-        "Where decoded data is kept; default $FEDJAX_SKEW_CACHE, else ~/.cache/fedjax_skew.",
+        "Directory of decoded data; default $FEDJAX_SKEW_CACHE, else ~/.cache/fedjax_skew.",
     )
     flags.DEFINE_integer("image_size", None, "Resize to this many pixels per side.")
-    flags.DEFINE_bool("list", False, "Print the names of the datasets and stop.")
+    flags.DEFINE_bool("list", False, "List the datasets, and exit.")
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs the binary."""
+    """Lists the datasets, or prepares one."""
     values = flags.FLAGS
     if values.list:
         for name, description in datasets.names().items():
@@ -144,9 +144,9 @@ def main(argv: Sequence[str]) -> None:
         return
     try:
         if len(argv) > 1:
-            raise ValueError(f"{argv[1]!r} is not a flag; write --dataset=NAME.")
+            raise ValueError(f"{argv[1]!r} is not a flag; pass the dataset as --dataset=NAME.")
         if not values.dataset:
-            raise ValueError("--dataset=NAME is needed; --list prints the names.")
+            raise ValueError("dataset is not set; choose it with --dataset=NAME, see --list.")
         dataset = prepare(
             values.dataset,
             data_dir=values.data_dir,

@@ -1,6 +1,7 @@
-"""Runs cells in separate processes, each with its share of the devices.
+"""Runs cells in separate processes, each on its share of the devices.
 
-``python -m experiments.processes CELL.json`` is the child: it runs the one cell the file describes.
+Each child process runs ``python -m experiments.processes CELL.json``, where the file describes one
+cell.
 """
 
 import collections
@@ -38,10 +39,10 @@ class Slot(NamedTuple):
 
 
 def slots(jobs: int) -> list[Slot]:
-    """Shares for ``jobs`` processes; 0 makes one for every accelerator, or two cores each.
+    """Returns slots for ``jobs`` processes; 0 means one per accelerator, or one per two cores.
 
-    The devices are counted in a process of their own, because a process that looks at an
-    accelerator also takes its memory.
+    The devices are counted in a separate process, because a process that initialises an accelerator
+    also allocates its memory.
     """
     done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True)
     if done.returncode:
@@ -54,7 +55,7 @@ def slots(jobs: int) -> list[Slot]:
         groups = _deal(ids, jobs or len(ids))
         return [Slot({"CUDA_VISIBLE_DEVICES": ",".join(group), **shared}) for group in groups]
     if backend == "tpu":
-        return [Slot({})]  # A host's TPU cores belong to one process.
+        return [Slot({})]  # Only one process can use the TPU cores of a host.
     cores = sorted(os.sched_getaffinity(0))
     return [Slot({}, tuple(group)) for group in _deal(cores, jobs or max(len(cores) // 2, 1))]
 
@@ -81,7 +82,7 @@ def run_processes(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The child: runs one cell; ends with 130 if it was stopped."""
+    """Runs one cell in a child process and returns the exit code, 130 if it was interrupted."""
     path = pathlib.Path(argv[1])
     app.cache_programs()
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
@@ -98,7 +99,7 @@ def _start(cell: Cell, slot: Slot) -> subprocess.Popen:
     spec = cell.directory / "cell.json"
     rundir.write_json(spec, cell.config.to_dict())
     with open(cell.directory / "log.txt", "a") as log:
-        # A session of its own: Ctrl-C reaches the children once, through us.
+        # The child has its own session, so that Ctrl-C only reaches it through this process.
         process = subprocess.Popen(
             [sys.executable, "-m", "experiments.processes", str(spec)],
             stdin=subprocess.DEVNULL,
@@ -123,7 +124,7 @@ def _outcome(cell: Cell, code: int) -> str:
 
 
 def _stop(processes: Sequence[subprocess.Popen]) -> None:
-    """Asks the children to save and waits for them."""
+    """Asks the child processes to save their runs and waits for them."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
     for process in processes:
@@ -131,14 +132,14 @@ def _stop(processes: Sequence[subprocess.Popen]) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """A child whose parent has died saves itself and ends."""
+    """Saves the run and ends this process when its parent has died."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _deal(items: Sequence, groups: int) -> list[list]:
-    """Items in ``groups`` parts of nearly equal size; with more groups than items they share."""
+    """Splits items into groups of nearly equal size; if there are too few items, groups share."""
     if groups >= len(items):
         return [[items[i % len(items)]] for i in range(groups)]
     return [list(items[i::groups]) for i in range(groups)]

@@ -2,8 +2,9 @@
 
     python -m experiments.quickstart
 
-Needs no download and takes a minute or two on two cores. Writes ``table.md``, ``curves.png`` and
-one directory per method to ``runs/quickstart``. Running the same command again resumes.
+This needs no download and takes a minute or two on two cores. It writes ``table.md``,
+``curves.png`` and one directory per method to ``runs/quickstart``. Running the same command again
+resumes.
 """
 
 import pathlib
@@ -25,12 +26,12 @@ _NOTES = (
     "paper does not say how it treats such classes.",
 )
 _ADVICE = """\
-What to make of these numbers: the paper trains {full} rounds and this run {rounds}, so
-accuracy is still rising. Expect 62 to 68 % for FedAvg, FedRS and FedLC after 50 rounds.
-Their differences are then no larger than the spread over seeds, so the order means nothing
-yet. After 300 rounds FedAvg reaches about 77 % here. The paper prints 63 %, for data with
-an additional label skew that it does not describe, so compare methods within a column
-rather than with the number in brackets. experiments/results/fedlc_table4.md shows the full
+How to read these numbers: the paper trains for {full} rounds and this run for {rounds}, so
+the accuracy is still rising. Expect 62 to 68 % for FedAvg, FedRS and FedLC after 50 rounds.
+Their differences are then no larger than the spread over seeds, so their order has no
+meaning yet. After 300 rounds FedAvg reaches about 77 % here. The paper prints 63 %, for
+data with an additional label skew that it does not describe, so compare methods within a
+column rather than with the number in brackets. experiments/results/fedlc_table4.md shows the full
 table.
 
 Next: change the method, the partition or any other field of one run,
@@ -43,7 +44,7 @@ TABLE, COLUMN = "fedlc/table4", "synthetic synthetic(1,1)"
 
 
 def cells(methods: Sequence[str], workdir: str, rounds: int = 0, seeds: int = 0) -> list[Cell]:
-    """One cell per method, with the recipe of the paper's table beside it."""
+    """Returns one cell per method, with the recipe of the paper's table for comparison."""
     paper = {row.row: row for row in printed.load(TABLE) if row.column == COLUMN}
     found = []
     for method in methods:
@@ -59,7 +60,7 @@ def cells(methods: Sequence[str], workdir: str, rounds: int = 0, seeds: int = 0)
 
 
 def table(chosen: Sequence[Cell]) -> Table:
-    """The measured numbers, with the paper's where it has the method."""
+    """Returns the measured numbers, next to those of the paper where it has the method."""
     entries = [collect.Entry(cell.run.rows, cell.record()) for cell in chosen]
     measured = collect.cells(entries, fedlc.PAPER.measured)
     paper = {row.row: row for row in printed.load(TABLE) if row.column == COLUMN}
@@ -74,7 +75,7 @@ def table(chosen: Sequence[Cell]) -> Table:
         rows=rows,
         columns=(Header(COLUMN, "", "accuracy"),),
         cells=full,
-        caption="Logistic regression, 100 clients, beside FedLC's Table 4 (ICML 2022).",
+        caption="Logistic regression, 100 clients, compared with FedLC's Table 4 (ICML 2022).",
         reported="last",
         paper_reported="last",
         scaled=scaled_sentences(chosen),
@@ -83,12 +84,12 @@ def table(chosen: Sequence[Cell]) -> Table:
 
 
 def advice(chosen: Sequence[Cell]) -> str:
-    """What a newcomer can conclude from the numbers, and what to try next."""
+    """Returns what can be concluded from the numbers, and what to try next."""
     return _ADVICE.format(full=chosen[0].full.rounds, rounds=chosen[0].config.rounds)
 
 
 def define_flags() -> None:
-    """Defines the flags; not at import, because other binaries use the same names."""
+    """Defines the flags. This is not done at import because other binaries use the same names."""
     flags.DEFINE_string("workdir", "runs/quickstart", "Directory of the results.")
     flags.DEFINE_list("methods", ["fedavg", "fedrs", "fedlc"], "Methods to compare.")
     flags.DEFINE_integer(
@@ -98,7 +99,7 @@ def define_flags() -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Trains, prints and draws."""
+    """Trains the methods, prints the table and draws the curves."""
     values = flags.FLAGS
     chosen = cells(values.methods, values.workdir, values.rounds, values.seeds)
     for cell in tqdm.tqdm(chosen, desc="methods", unit="method"):

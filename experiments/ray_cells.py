@@ -1,8 +1,8 @@
 """Runs cells on a Ray cluster (``pip install 'fedjax_skew[ray]'``).
 
-The cluster is the one that ``ray start`` or RAY_ADDRESS names, otherwise this machine. All its
-nodes must see the workdir. A cell whose worker is lost resumes elsewhere from its last
-checkpoint.
+The cluster is the one started by ``ray start`` or named by RAY_ADDRESS, otherwise this machine. All
+of its nodes must be able to access the workdir. A cell whose worker is lost resumes on another
+worker from its last checkpoint.
 """
 
 import os
@@ -31,12 +31,12 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def run_ray(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
-    """Runs cells as Ray tasks: a GPU each, or an equal share of the cores for ``jobs`` tasks.
+    """Runs cells as Ray tasks, each on one GPU or on an equal share of the cores.
 
     Args:
-        cells: what to run.
-        bar: progress.
-        jobs: cells at a time on a cluster without GPUs; 0 runs one a node.
+        cells: the cells to run.
+        bar: the progress bar.
+        jobs: number of cells at a time on a cluster without GPUs; 0 means one per node.
     """
     try:
         import ray
@@ -51,7 +51,7 @@ def run_ray(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
             for cell in pending(cells)
         }
         stop = threading.Event()
-        # Ray has set handlers of its own, and its calls do not bear exceptions from ours.
+        # Ray installs its own handlers, and its calls cannot be interrupted by exceptions.
         with stop_signals(lambda number, frame: stop.set()):
             _wait(ray, tasks, bar, stop)
     finally:
@@ -59,9 +59,9 @@ def run_ray(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
 
 
 def _remote(values: dict[str, Any], directory: str) -> str:
-    """Runs one cell on a worker; returns why it failed, or an empty text."""
+    """Runs one cell on a worker and returns why it failed, or an empty string."""
     app.cache_programs()
-    # The process of a worker that was given up may live on for a moment.
+    # The process of a lost worker may still be alive for a moment.
     while rundir.is_owned(directory):
         time.sleep(1.0)
     return run_cell(config_from(values), pathlib.Path(directory), progress=False)
@@ -94,6 +94,6 @@ def _wait(ray: Any, tasks: dict[Any, Cell], bar: Progress, stop: threading.Event
     except BaseException:
         for reference in waiting:
             ray.cancel(reference)
-        # Workers save their runs; those that cannot within a minute are ended by Ray.
+        # Workers save their runs; Ray ends those that take longer than a minute.
         ray.wait(list(waiting), num_returns=len(waiting), timeout=60.0)
         raise

@@ -1,8 +1,8 @@
-"""Turns any set of runs into one self-contained HTML page.
+"""Writes a self-contained HTML page about a set of runs.
 
     python -m experiments.report --workdir=runs --output=report.html
 
-Takes every run below the directory, including those that are still running, stopped or failed.
+The page shows every run below the directory, including those that are running, stopped or failed.
 """
 
 import pathlib
@@ -14,15 +14,15 @@ from experiments import app
 from fedjax_skew.report import page
 from fedjax_skew.runs import rundir, store
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Directory below which runs are searched.")
-_OUTPUT = flags.DEFINE_string("output", None, "The page; default <workdir>/report.html.")
-_TITLE = flags.DEFINE_string("title", None, "Heading; default the directory's name.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Directory to search for runs.")
+_OUTPUT = flags.DEFINE_string("output", None, "Path of the page; default <workdir>/report.html.")
+_TITLE = flags.DEFINE_string("title", None, "Heading; default is the directory's name.")
 
 
 def main(argv: Sequence[str]) -> None:
     """Reads the runs and writes the page."""
     if not _WORKDIR.value:
-        raise ValueError("workdir is not set; set the directory of the runs with --workdir=DIR.")
+        raise ValueError("workdir is not set; choose the directory of the runs with --workdir=DIR.")
     workdir = pathlib.Path(_WORKDIR.value)
     records = store.find(workdir)
     output = pathlib.Path(_OUTPUT.value or workdir / "report.html")

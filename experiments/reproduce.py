@@ -4,13 +4,16 @@
         --only=method=fedavg,fedlc,dataset=synthetic --seeds=3
 
 Every cell is a run directory below ``workdir/cells``. Running the same command again resumes, and
-finished cells are never run again. The table is written to ``<paper>_table<N>.md``, ``.csv`` and
-``.tex`` with the paper's numbers next to the measured ones; the name also says what was changed, as
-in ``fedlc_table1_cpu.md``. It shows everything that the store has finished of it.
+finished cells are not run again. The table is written to ``<paper>_table<N>.md``, ``.csv`` and
+``.tex`` with the paper's numbers next to the measured ones. Changes to the recipe are part of the
+file name, as in ``fedlc_table1_cpu.md``. The table shows all of its cells that are finished in the
+store.
 
-A figure is made of cells in the same way, and written as ``<paper>_figure<N>.png`` and ``.pdf``:
+A figure consists of cells as well, and is written to ``<paper>_figure<N>.png`` and ``.pdf``:
 
     python -m experiments.reproduce --figure=fedlc/figure5 --workdir=runs/fedlc_figure5
+
+To list all tables and figures, or to estimate the cost before running anything:
 
     python -m experiments.reproduce --list
     python -m experiments.reproduce --table=fedvls/table1 --workdir=runs/fedvls --dry_run
@@ -40,18 +43,18 @@ from fedjax_skew import errors
 _TABLE = flags.DEFINE_string(
     "table", None, "The table to reproduce, <paper>/table<number>; see --list."
 )
-_FIGURE = flags.DEFINE_string("figure", None, "Or the figure to reproduce, <paper>/figure<number>.")
+_FIGURE = flags.DEFINE_string("figure", None, "The figure to reproduce, <paper>/figure<number>.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Root of the results store.")
 _ONLY = flags.DEFINE_string(
-    "only", "", "Cells to run: dataset=mnist,method=fedavg,fedvls (a bare value adds to its key)."
+    "only", "", "Cells to run, such as dataset=mnist,method=fedavg,fedvls; all if empty."
 )
 _SEEDS = flags.DEFINE_integer("seeds", 0, "Number of seeds; 0 keeps the paper's.", lower_bound=0)
 _SPLIT = flags.DEFINE_bool(
-    "split_seeds", False, "Make every seed a separate run; more can be added later."
+    "split_seeds", False, "Make every seed a separate run, so that more can be added later."
 )
 _ROUNDS = flags.DEFINE_integer("rounds", 0, "Number of rounds; 0 keeps the paper's.", lower_bound=0)
 _SCALE = flags.DEFINE_enum("scale", "full", scale.SCALES, "How much to shrink the recipe.")
-_SET = flags.DEFINE_multi_string("set", [], "field=value for any other field; may be repeated.")
+_SET = flags.DEFINE_multi_string("set", [], "field=value for any other field; can be repeated.")
 _VARIANT = flags.DEFINE_string("variant", "", "Name of a variant of the recipe.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "List the cells and their costs, and exit.")
 _LIST = flags.DEFINE_bool("list", False, "List all tables and figures, and exit.")
@@ -59,7 +62,7 @@ _DATA_DIR = flags.DEFINE_string("data_dir", "", "Directory of the prepared datas
 
 
 def main(argv: Sequence[str]) -> None:
-    """Lists, estimates, or runs and renders."""
+    """Lists the tables, estimates the cost, or runs the cells and writes the results."""
     if _LIST.value:
         print(dry_run.listing())
         return
@@ -93,20 +96,20 @@ def main(argv: Sequence[str]) -> None:
     done = launch.run(wanted)
     files: list[str] = []
     if _TABLE.value:
-        # Seeds in runs of their own may be more than those asked for now.
+        # With separate runs per seed, the store may have more seeds than are requested now.
         everything = plan(seeds=0 if _SPLIT.value else _SEEDS.value)
         made = cells.build_table(name, cells.with_finished(chosen, everything))
         stem = cells.file_stem(name, _changed())
         print(collect.write(made, workdir, command(), stem))
         files = [f"{workdir}/{stem}.{suffix}" for suffix in ("md", "csv", "tex")]
-    elif done:  # A figure may need a second look at its runs, which takes time.
+    elif done:  # A figure may analyse its runs further, which takes time.
         files = [str(path) for path in figures.write(name, chosen, workdir, command())]
         figure_numbers.save(name, chosen, workdir, command())
     launch.finish(wanted, files, done)
 
 
 def _name() -> str:
-    """The one table or figure that is asked for."""
+    """Returns the table or figure to reproduce."""
     if bool(_TABLE.value) == bool(_FIGURE.value):
         raise ValueError(
             f"table={_TABLE.value!r} and figure={_FIGURE.value!r}: exactly one of the two must be "
@@ -122,7 +125,7 @@ def _name() -> str:
 
 
 def _changed() -> list[str]:
-    """How the cells differ from the recipe, in the words of the command line."""
+    """Returns how the cells differ from the recipe, as on the command line."""
     words = [_SCALE.value] if _SCALE.value != "full" else []
     words += [f"rounds={_ROUNDS.value}"] if _ROUNDS.value else []
     words += [f"variant={_VARIANT.value}"] if _VARIANT.value else []
@@ -133,7 +136,7 @@ _SHOWN = ("table", "figure", "only", "seeds", "split_seeds", "rounds", "scale", 
 
 
 def command() -> str:
-    """This command, without the places that belong to this machine."""
+    """Returns this command without the paths and settings of this machine."""
     words = ["python", "-m", "experiments.reproduce"]
     for flag in _SHOWN:
         value = flags.FLAGS[flag]

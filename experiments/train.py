@@ -3,12 +3,13 @@
     python -m experiments.train --config=configs/quickstart.py --workdir=runs/first \\
         --config.method=fedlc --config.rounds=50
 
-To list what can be named: ``--list=methods|datasets|partitions|models|fields``.
+``--list=methods|datasets|partitions|models|fields`` lists the available names.
 
-One run over several processes, each with its devices: the same command in each of them, with
-``--coordinator=HOST:PORT --num_processes=N --process_id=I``, or with ``--distributed`` where JAX
-knows the scheduler (Slurm, Open MPI, Kubernetes, Cloud TPU). All read the data, all must see the
-workdir, only process 0 writes results; checkpoints are written by all.
+To distribute one run over several processes, each with its own devices, start the same command in
+each of them with ``--coordinator=HOST:PORT --num_processes=N --process_id=I``, or with
+``--distributed`` if JAX supports the scheduler (Slurm, Open MPI, Kubernetes, Cloud TPU). All
+processes read the data and must be able to access the workdir. Process 0 writes the results, and
+all processes write checkpoints.
 """
 
 import pathlib
@@ -45,20 +46,20 @@ _DISTRIBUTED = flags.DEFINE_bool(
 
 
 def main(argv: Sequence[str]) -> None:
-    """Lists names, or trains."""
+    """Lists names, or trains a configuration."""
     if _LIST.value:
-        rooms = {
+        registries = {
             "methods": methods,
             "datasets": datasets,
             "partitions": partition,
             "models": models,
             "fields": config,
         }
-        for name, text in rooms[_LIST.value].names().items():
+        for name, text in registries[_LIST.value].names().items():
             print(f"{name:24s} {text}")
         return
     if not _WORKDIR.value:
-        raise ValueError("workdir is not set; set the directory of the run with --workdir=DIR.")
+        raise ValueError("workdir is not set; choose the directory of the run with --workdir=DIR.")
     join_processes()
     devices = jax.devices()
     print(
@@ -72,14 +73,14 @@ def main(argv: Sequence[str]) -> None:
 
 
 def draw_partition(workdir: pathlib.Path, wanted: bool) -> None:
-    """Draws ``partition.png`` from ``partition.csv`` unless it is there."""
+    """Draws ``partition.png`` from ``partition.csv`` unless it exists."""
     counts = rundir.read_partition(workdir)
     if wanted and counts is not None and not (workdir / "partition.png").exists():
         style.save(heatmaps.partitions({"": counts}), workdir / "partition")
 
 
 def join_processes() -> None:
-    """Makes this process one of several, if flags say so; before anything asks for devices."""
+    """Joins a distributed run if the flags request it; must be called before JAX uses devices."""
     given = {
         "coordinator": _COORDINATOR.value,
         "num_processes": _NUM_PROCESSES.value,
@@ -97,13 +98,13 @@ def join_processes() -> None:
         jax.distributed.initialize(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
     except (ValueError, RuntimeError) as error:
         raise ValueError(
-            f"The processes cannot find each other ({' '.join(str(error).split())}); set "
-            "them with --coordinator=HOST:PORT --num_processes=N --process_id=I."
+            f"The processes cannot connect ({' '.join(str(error).split())}); set them with "
+            "--coordinator=HOST:PORT --num_processes=N --process_id=I."
         ) from None
 
 
 def report(result: dict[str, Any]) -> None:
-    """Prints the end of a run."""
+    """Prints the results of a run."""
     if result.pop("resumed_finished", False):
         print(f"{_WORKDIR.value} is already finished; nothing to do.")
     if result["nonfinite_clients"]:

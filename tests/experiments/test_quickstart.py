@@ -26,5 +26,5 @@ def test_the_table_has_the_papers_numbers_and_says_what_is_smaller(tmp_path):
 
 def test_the_advice_names_the_rounds_and_what_to_expect(tmp_path):
     text = quickstart.advice(quickstart.cells(["fedavg"], tmp_path))
-    assert "300 rounds and this run 50" in text
+    assert "300 rounds and this run for 50" in text
     assert "62 to 68 %" in text
