@@ -57,6 +57,24 @@ def test_the_global_model_itself_has_nothing_to_distil(make_client, make_context
     assert float(term(other)) > 1e-3
 
 
+def test_the_term_is_the_distillation_less_the_summed_entropy(make_context):
+    """Classes 0 and 1 are in the batch, 2 and 3 are not; the last row is padding."""
+    context = make_context()
+    batch = context.batch._replace(labels=jnp.array([0, 1, 0, 1, 1, 0, 1, 3], jnp.int32))
+    context = dataclasses.replace(context, batch=batch)
+    own = np.asarray(context.outputs.logits, np.float64)[:7]
+    teacher = np.asarray(context.client.teacher(batch).logits, np.float64)[:7]
+
+    def softmax(logits):
+        return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+
+    target, student = softmax(teacher[:, 2:] / 2), softmax(own[:, 2:] / 2)
+    divergence = (target * np.log(target / student)).sum(1).mean()
+    present = softmax(own[:, :2])
+    expected = 0.7 * divergence + 0.002 * (present * np.log(present)).sum()
+    np.testing.assert_allclose(balancefl(lam=0.7).regularizer(context), expected, rtol=1e-4)
+
+
 def test_noise_has_the_mean_covariance_within_classes(make_client, tiny_model, make_params):
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [40, 20, 4])
