@@ -1,14 +1,15 @@
-"""Models that give logits and features from one call, with the classifier always at ``head``::
+"""Models that return logits and features, and whose classifier is always named ``head``::
 
     model = build("resnet8", num_classes=10)
     variables = model.init(key, images, train=False)
     outputs, updates = model.apply(variables, images, train=True, where=mask,
                                    mutable=["batch_stats"])
 
-Kernels start as PyTorch's defaults do (uniform in +-1/sqrt(fan_in)), because the published
-networks and their learning rates assume it, with these exceptions: convolutions of the ResNets
-and VGG-9 use He's normal by fan-out, and ``pfl_cnn`` uses Glorot's uniform, both as published.
-Biases start at zero, and the head of the logistic regression is drawn like any other.
+Kernels are initialised as by PyTorch's defaults (uniform in +-1/sqrt(fan_in)), which the published
+networks and their learning rates assume, with two exceptions: convolutions of the ResNets and VGG-9
+use He's normal initialisation by fan-out, and ``pfl_cnn`` uses Glorot's uniform initialisation,
+both as published. Biases start at zero. The head of the logistic regression is initialised like any
+other.
 """
 
 from collections.abc import Callable
@@ -37,10 +38,10 @@ class Classifier(nn.Module):
     Attributes:
         backbone: maps ``(x, train, where)`` to features.
         num_classes: number of logits.
-        projection: output size of the projection, 0 for none.
+        projection: output size of the projection, or 0 for none.
         head_bias: whether the head has a bias.
-        dtype: type of the arithmetic before the head; the head itself is float32.
-        head_init: initialiser of the kernels of projection and head.
+        dtype: dtype of the computation before the head, which is float32.
+        head_init: initialiser of the kernels of the projection and of the head.
     """
 
     backbone: nn.Module
@@ -56,11 +57,12 @@ class Classifier(nn.Module):
 
         Args:
             x: float inputs ``[B, ...]``.
-            train: normalise with the batch's own statistics and update the running ones.
-            where: boolean mask ``[B]`` of the rows that are real; all of them when None.
+            train: whether to normalise with the statistics of the batch and to update the running
+                ones.
+            where: boolean mask ``[B]`` of the valid rows; all of them if None.
 
         Returns:
-            The logits and the features that the head saw.
+            The logits, and the features that are the input of the head.
         """
         features = self.backbone(x.astype(self.dtype), train, where)
         if self.projection:
@@ -91,7 +93,7 @@ class _Spec(NamedTuple):
     module: type[nn.Module]
     options: dict[str, Any]
     head_init: Callable[..., Array] = torch_uniform
-    label: str = ""  # how tables and figures spell its name
+    label: str = ""  # The name in tables and figures.
 
 
 _glorot = nn.initializers.glorot_uniform()
@@ -199,12 +201,12 @@ _MODELS: dict[str, _Spec] = {
 
 
 def names() -> dict[str, str]:
-    """Returns every model name with one line about it."""
+    """Returns every model name with a one-line description."""
     return {name: spec.about for name, spec in _MODELS.items()}
 
 
 def label(name: str) -> str:
-    """``"resnet8"`` becomes ``"ResNet-8"``; unknown names stay as they are."""
+    """Returns the label of a model, such as ``"ResNet-8"``; unknown names are not changed."""
     return (_MODELS[name].label if name in _MODELS else "") or name
 
 
@@ -224,16 +226,16 @@ def build(
     Args:
         name: one of :func:`names`.
         num_classes: number of logits.
-        projection: if positive, Dense(D), ReLU, Dense(projection) between backbone and head.
+        projection: if positive, Dense(D), ReLU and Dense(projection) are added before the head.
         head_bias: whether the head has a bias.
         norm: ``"batch"``, ``"group"`` or ``"none"``. Networks published without normalisation
             (most of the plain CNNs) ignore it.
-        conv_impl: arithmetic of convolutions: ``"patches"``, slices and matrix products made for
-            CPUs; ``"xla"``, XLA's own operation; or ``"grouped"``, the same with gradients that
-            stay fast on accelerators when clients are stacked.
-        dtype: type of the arithmetic, e.g. ``jnp.bfloat16``. Parameters, features and logits are
-            float32 in any case.
-        remat: recompute activations inside blocks in the backward pass to save memory.
+        conv_impl: implementation of convolutions: ``"patches"`` uses slices and matrix products,
+            which are fast on CPUs; ``"xla"`` uses XLA's own operation; ``"grouped"`` uses the same
+            operation with gradients that are fast on accelerators when clients are stacked.
+        dtype: dtype of the computation, such as ``jnp.bfloat16``. Parameters, features and logits
+            are always float32.
+        remat: whether to recompute activations of blocks in the backward pass to save memory.
 
     Returns:
         A module ``(x, *, train, where=None) -> Outputs``.
@@ -263,10 +265,10 @@ def build(
 
 
 def norm_mask(params: Any) -> Any:
-    """Marks the parameters of normalisation layers.
+    """Returns a mask of the parameters of normalisation layers.
 
     Args:
-        params: the ``params`` collection of a model (or any tree of the same structure).
+        params: the ``params`` collection of a model, or any tree of the same structure.
 
     Returns:
         A tree of the same structure with True for leaves under a layer named ``norm...``.

@@ -1,9 +1,9 @@
-"""Convolution as slices and a matrix product.
+"""Convolution by slices and a matrix product, for CPUs.
 
-On the CPU backend a convolution inside ``lax.while_loop`` or ``lax.scan`` runs many times slower
-than outside, and ``vmap`` over stacked kernels turns it into a grouped convolution, which is
-slower still. A matrix product has neither fault: ``vmap`` makes it a batched matrix product. All
-of this module is made for CPUs and their caches; an accelerator convolves by XLA's own operation.
+On the CPU backend, a convolution inside ``lax.while_loop`` or ``lax.scan`` is many times slower
+than outside of a loop, and ``vmap`` over stacked kernels turns it into a grouped convolution, which
+is even slower. A matrix product has neither problem: ``vmap`` turns it into a batched matrix
+product. This module is optimised for CPUs and their caches; accelerators use XLA's own operation.
 """
 
 import functools
@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 CONV_IMPLS = ("patches", "xla", "grouped")
 
-# Bytes between images and results that still stay in a core's cache.
+# Bytes of intermediate values that fit in a core's cache.
 _CACHE = 2**21
 
 
@@ -35,12 +35,13 @@ Choice = Literal["xla", "grouped", "patches", "pooled"]
 
 
 def choose(impl: str, kernel: Shape, pooled: bool = False) -> Choice:
-    """Chooses the arithmetic of a convolution.
+    """Chooses the implementation of a convolution.
 
     Args:
         impl: ``"patches"``, ``"xla"`` or ``"grouped"``.
         kernel: shape of the kernel.
-        pooled: whether stride 1, one group, a bias, pooling over 2x2 windows and ReLU are given.
+        pooled: whether the convolution has stride 1, one group and a bias, and is followed by
+            pooling over 2x2 windows and ReLU.
 
     Returns:
         ``"xla"`` for XLA's own operation, ``"grouped"`` for :func:`grouped.conv`, ``"patches"`` for
@@ -56,7 +57,7 @@ def choose(impl: str, kernel: Shape, pooled: bool = False) -> Choice:
 
 
 def explicit_padding(padding: Padding, size: Shape, window: Shape, strides: Shape) -> Pads:
-    """Returns (low, high) padding of rows and columns for any way of writing it."""
+    """Converts any specification of padding to (low, high) padding of rows and columns."""
     if isinstance(padding, int):
         return ((padding, padding), (padding, padding))
     if isinstance(padding, str):
@@ -79,7 +80,7 @@ def check_size(shape: Shape, window: Shape, padding: Padding) -> None:
 
 
 def _shifted(x: Array, window: Shape, strides: Shape) -> list[Array]:
-    """Returns, for every offset of the window in row-major order, the pixels it meets."""
+    """Returns the shifted pixels for every offset in the window, in row-major order."""
     batch, height, width, channels = x.shape
     rows = (height - window[0]) // strides[0] + 1
     columns = (width - window[1]) // strides[1] + 1
@@ -103,14 +104,14 @@ def conv_patches(
     padding: Padding = "SAME",
     feature_group_count: int = 1,
 ) -> Array:
-    """Convolves with slices and a matrix product instead of a convolution operation.
+    """Convolves by slices and a matrix product instead of a convolution operation.
 
-    Shifted (strided) slices of the image are put side by side on the channel axis and multiplied
-    with the flattened kernel. A 1x1 kernel needs no slices. Where it moves less memory, only the
-    shifts along a row are put side by side; the product then has one output for every kernel row,
-    and these are added with a shift along the columns. A 3x3 or 5x5 kernel with many channels is
-    multiplied in Winograd's form. A depthwise kernel becomes a sum of shifted products, because a
-    matrix product with one input channel would only move memory.
+    Shifted (strided) slices of the image are concatenated along the channel axis and multiplied by
+    the flattened kernel. A 1x1 kernel needs no slices. If it moves less memory, only the shifts
+    along a row are concatenated; the product then has one output per row of the kernel, and the
+    outputs are shifted along the columns and added. A 3x3 or 5x5 kernel with many channels uses
+    Winograd's algorithm. A depthwise kernel uses a sum of shifted products, because a matrix
+    product with one input channel would be limited by memory.
 
     Args:
         x: ``[B, H, W, Cin]``.
@@ -155,7 +156,7 @@ def _dense_conv(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -
     else:
         conv = functools.partial(_patch_conv, kernel=kernel, strides=strides)
         floats = math.prod(out) * (whole + features)
-    if rows * columns == 1 or whole < 64:  # Too little lies between for groups to pay.
+    if rows * columns == 1 or whole < 64:  # Too few intermediate values for groups to be faster.
         return conv(_pad(x, pads))
     return _in_groups(lambda part: conv(_pad(part, pads)), x, 4 * floats)
 
@@ -163,8 +164,9 @@ def _dense_conv(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -
 def _in_groups(conv: Callable[[Array], Array], x: Array, bytes_per_image: float) -> Array:
     """Convolves a few images at a time.
 
-    What lies between an image and its result is several times larger than both. For a few images it
-    stays in the cache, and making it again for the gradient is faster than fetching it from memory.
+    The intermediate patches are several times larger than an image and its result. For a few
+    images, they fit in the cache, and recomputing them for the gradient is faster than loading them
+    from memory.
     """
     batch = x.shape[0]
     most = max(int(_CACHE // bytes_per_image), 1)

@@ -1,8 +1,8 @@
 """Convolution, maximum over 2x2 windows and ReLU as one operation on a CPU.
 
-Between an image and its pooled result lies the result of the convolution, four times as large. It
-stays in a core's cache when the three operations run on a few images at a time, and the backward
-pass needs nothing of it but the place of each maximum.
+The result of the convolution is four times as large as the pooled result. It stays in a core's
+cache if the three operations run on a few images at a time, and the backward pass only needs the
+position of each maximum.
 """
 
 import jax
@@ -12,15 +12,15 @@ from fedjax_skew.models.pooling import Pads
 
 Array = jax.Array
 
-# XLA hands a convolution of more features to a fast library.
+# XLA uses a fast library for convolutions with more features.
 _NARROW = 16
 
 
 def pays(kernel: tuple[int, ...]) -> bool:
-    """Whether this is faster than the operations one by one, for a kernel of this shape.
+    """Returns whether this is faster than separate operations, for a kernel of this shape.
 
-    With many channels the convolution itself takes most of the time, and other forms of it are
-    faster. With few features the product has ``(k + 1)^2 / k^2`` times the operations of the
+    With many channels, the convolution takes most of the time, and other implementations of it are
+    faster. With few features, the product has ``(k + 1)^2 / k^2`` times the operations of the
     convolution, which is too much for a small kernel.
     """
     rows, columns, channels, features = kernel
@@ -33,7 +33,7 @@ def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
     """Computes ``relu(max_pool(conv(x, kernel) + bias))`` with windows of 2x2.
 
     The first of equal values in a window receives the gradient, as in PyTorch. Rows and columns
-    left over by the windows are dropped. Reverse-mode differentiation only.
+    that do not fill a window are dropped. Only reverse-mode differentiation is supported.
 
     Args:
         x: ``[B, H, W, Cin]``.
@@ -42,7 +42,7 @@ def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
         pads: (low, high) padding of rows and columns.
 
     Returns:
-        ``[B, H' // 2, W' // 2, Cout]`` where ``H'`` and ``W'`` are the convolution's.
+        ``[B, H' // 2, W' // 2, Cout]``, where the convolution has ``H'`` rows and ``W'`` columns.
     """
     form = conv_pool_wide if kernel.shape[-1] > _NARROW else conv_pool_narrow
     return form.conv_pool_relu(x, kernel, bias, pads)

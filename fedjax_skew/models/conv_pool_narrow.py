@@ -1,10 +1,10 @@
 """Convolution, maximum over 2x2 windows and ReLU as one operation, for few features.
 
-A matrix product is slow when one of its sides is a handful of channels, and so is everything that
-follows it channel by channel. Here the images come last, ``[C, H, W, n]`` for a few images at a
-time, so that all arithmetic runs along pixels and images. Each column of the product holds the
-``(k + 1) x (k + 1)`` pixels that one pooling window sees, and each row of kernels gives one of the
-window's four pixels: the maximum is then taken over four blocks of rows.
+A matrix product is slow if one of its dimensions is only a few channels, and so are the subsequent
+operations along channels. Here the images are the last axis, ``[C, H, W, n]`` for a few images at a
+time, so that all operations run along pixels and images. Each column of the product contains the
+``(k + 1) x (k + 1)`` pixels on which one pooling window depends, and each row of kernels gives one
+of the window's four pixels. The maximum is then taken over four blocks of rows.
 """
 
 import functools
@@ -17,13 +17,13 @@ from fedjax_skew.models.pooling import Pads, first_maximum, fit
 
 Array = jax.Array
 
-# Images in one product. It keeps the product's operands in a core's cache.
+# Number of images per product, so that its operands fit in a core's cache.
 _IMAGES = 16
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
-    """Computes ``conv_pool.conv_pool_relu`` for an odd ``k``."""
+    """Computes ``conv_pool.conv_pool_relu`` for few features and an odd ``k``."""
     return _forward(x, kernel, bias, pads)[0]
 
 
@@ -72,7 +72,8 @@ conv_pool_relu.defvjp(_forward, _backward)
 def _kernel_rows(kernel: Array) -> Array:
     """Maps ``[k, k, Cin, Cout]`` to ``[4 Cout, (k + 1) (k + 1) Cin]``.
 
-    Each block of rows holds the kernel at one of four places in a window of one more pixel.
+    Each block of rows contains the kernel at one of four positions in a window that is larger by
+    one pixel.
     """
     size, _, channels, features = kernel.shape
     half = (size + 1) // 2
@@ -84,10 +85,10 @@ def _kernel_rows(kernel: Array) -> Array:
 
 
 def _corners(x: Array, size: int, pads: Pads) -> Array:
-    """Pads ``[C, H, W, n]`` and maps it to the pixels at the corners of 2x2 blocks.
+    """Pads ``[C, H, W, n]`` and separates the pixels at the four corners of 2x2 blocks.
 
-    The result is ``[4 C, H / 2, W / 2, n]``, and a window of ``(size + 1) // 2`` of its pixels
-    is all that a pooling window sees.
+    The result is ``[4 C, H / 2, W / 2, n]``, in which a pooling window depends on a window of
+    ``(size + 1) // 2`` pixels.
     """
     x = fit(x, size, pads)
     channels, height, width, images = x.shape
@@ -101,15 +102,15 @@ def _offsets(kernel: Array) -> list[tuple[int, int]]:
 
 
 def _columns(z: Array, offsets: list[tuple[int, int]]) -> Array:
-    """Puts shifted slices of ``z [C, h, w, n]`` below one another."""
+    """Concatenates shifted slices of ``z [C, h, w, n]`` along the first axis."""
     height, width = z.shape[1] - offsets[-1][0], z.shape[2] - offsets[-1][1]
     return jnp.concatenate([z[:, i : i + height, j : j + width] for i, j in offsets])
 
 
 def _add_columns(columns: Array, shape: tuple[int, ...], offsets: list[tuple[int, int]]) -> Array:
-    """The transpose of :func:`_columns`: adds up slices of an array of the given shape.
+    """Computes the transpose of :func:`_columns`, a sum of slices of an array of this shape.
 
-    Adding them in place is faster than the sum of padded slices that XLA would make of it.
+    Adding the slices in place is faster than the sum of padded slices that XLA would generate.
     """
     total = jnp.zeros(shape, columns.dtype)
     for part, (i, j) in zip(jnp.split(columns, len(offsets)), offsets, strict=True):
@@ -127,7 +128,7 @@ def _product(rows: Array, columns: Array) -> Array:
 
 
 def _group_size(batch: int) -> int:
-    """At most ``_IMAGES``; a divisor of the batch if one is at least half as large."""
+    """Returns a group size of at most ``_IMAGES``, if possible a large divisor of the batch."""
     for size in range(min(batch, _IMAGES), _IMAGES // 2, -1):
         if batch % size == 0:
             return size
@@ -135,7 +136,7 @@ def _group_size(batch: int) -> int:
 
 
 def _images_last(x: Array) -> Array:
-    """Maps ``[B, H, W, C]`` to groups ``[B / n, C, H, W, n]``, the last one filled with zeros."""
+    """Maps ``[B, H, W, C]`` to groups ``[B / n, C, H, W, n]``; the last is padded with zeros."""
     batch = x.shape[0]
     size = _group_size(batch)
     x = jnp.pad(x, ((0, -batch % size), (0, 0), (0, 0), (0, 0)))
@@ -143,6 +144,6 @@ def _images_last(x: Array) -> Array:
 
 
 def _images_first(x: Array, batch: int) -> Array:
-    """The inverse of :func:`_images_last`."""
+    """Inverts :func:`_images_last`."""
     x = x.transpose(0, 4, 2, 3, 1)
     return x.reshape(-1, *x.shape[2:])[:batch]

@@ -1,8 +1,8 @@
 """Convolution, maximum over 2x2 windows and ReLU as one operation, for many features.
 
-The convolution is XLA's own, in the one form that it hands to a fast library of the CPU also inside
-a loop. Its kernel's gradient is a product of shifted images, one row per place in the kernel, and
-the gradient of its result.
+The convolution is XLA's own, in the only form for which XLA uses a fast library on a CPU inside a
+loop. The gradient of the kernel is a product of shifted images, with one row per position in the
+kernel, and the gradient of the result.
 """
 
 import functools
@@ -16,13 +16,13 @@ from fedjax_skew.models.pooling import Pads, first_maximum, fit
 
 Array = jax.Array
 
-# Bytes between images and results that still stay in a core's cache.
+# Bytes of intermediate values that fit in a core's cache.
 _CACHE = 2**20
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
-    """Computes ``conv_pool.conv_pool_relu``."""
+    """Computes ``conv_pool.conv_pool_relu`` for many features."""
     return _forward(x, kernel, bias, pads)[0]
 
 
@@ -73,7 +73,7 @@ conv_pool_relu.defvjp(_forward, _backward)
 
 @jax.custom_vjp
 def _conv(x: Array, kernel: Array) -> Array:
-    """Convolves ``[n, H, W, Cin]`` without padding; stacked kernels one after another."""
+    """Convolves ``[n, H, W, Cin]`` without padding; stacked kernels are applied in sequence."""
     return _one_after_another(x, kernel)
 
 
@@ -94,7 +94,7 @@ def _sum_over_kernel(x: Array, kernel: Array) -> Array:
     )
 
 
-# Only a second derivative asks for this one.
+# Only used for second derivatives.
 _conv.defvjp(
     lambda x, kernel: (_conv(x, kernel), (x, kernel)),
     lambda residuals, dy: jax.vjp(_sum_over_kernel, *residuals)[1](dy),
@@ -112,7 +112,7 @@ def _rows(x: Array, side: int) -> Array:
 
 
 def _group_size(x: Array, kernel: Array) -> int:
-    """Images that stay in the cache together, as a divisor of the batch."""
+    """Returns the number of images that fit in the cache together, a divisor of the batch."""
     floats = x.shape[1] * x.shape[2] * (kernel.shape[-1] + kernel[..., 0].size)
     most = max(int(_CACHE // (4 * floats)), 1)
     return next(n for n in range(min(most, x.shape[0]), 0, -1) if x.shape[0] % n == 0)

@@ -1,7 +1,7 @@
 """A model as pure functions of explicit variables.
 
-Everything that trains or evaluates uses this view, so that a method may put another predictor in
-its place (a concatenation of encoders, an ensemble) without the round noticing.
+Training and evaluation only use this interface, so that a method can replace the network by another
+predictor, such as a concatenation of encoders or an ensemble.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ PyTree = Any
 
 
 class Outputs(NamedTuple):
-    """What one forward pass gives.
+    """The result of a forward pass.
 
     Attributes:
         logits: ``[B, C]``.
         features: ``[B, D]``, the input of the head.
         blocks: outputs ``[B, D_i]`` of the network's stages before their activation, averaged over
-            pixels, in no particular order; empty unless ``from_module`` is told to collect them.
+            pixels, in no particular order; empty unless ``from_module`` collects them.
     """
 
     logits: jax.Array
@@ -36,11 +36,11 @@ class Model:
 
     Attributes:
         init: ``(key, x [B, ...]) -> (params, stats)``; ``params["head"]`` is the classifier,
-            ``stats`` holds running statistics of normalisation layers (``{}`` without any).
+            ``stats`` are the running statistics of normalisation layers (``{}`` without any).
         apply: ``(params, stats, x, *, train=False, where=None) -> (Outputs, stats)``; ``x`` is a
-            batch as stored (uint8 images or floats); ``where [B]`` marks the valid rows.
-        features: ``apply`` without the head: gives ``(features, stats)``, and ``params`` needs no
-            entry ``head``.
+            batch as stored (uint8 images or floats), and ``where [B]`` is True for valid rows.
+        features: like ``apply``, but without the head: returns ``(features, stats)``, and
+            ``params`` needs no entry ``head``.
     """
 
     init: Callable[..., tuple[PyTree, PyTree]]
@@ -49,7 +49,7 @@ class Model:
 
 
 def head(params: PyTree, features: jax.Array) -> jax.Array:
-    """Logits ``[..., C]`` of the classifier alone on features ``[..., D]``."""
+    """Returns the logits ``[..., C]`` of the classifier for features ``[..., D]``."""
     logits = features @ params["head"]["kernel"]
     return logits + params["head"]["bias"] if "bias" in params["head"] else logits
 
@@ -60,10 +60,10 @@ def from_module(
     """Wraps a flax module.
 
     Args:
-        module: its call ``(x, *, train, where)`` gives ``(logits, features)``, and its last layer
-            is named ``head``.
+        module: a module whose call ``(x, *, train, where)`` returns ``(logits, features)`` and
+            whose last layer is named ``head``.
         normalize: maps a stored batch to the module's input.
-        blocks: collect what the module sows into the collection ``blocks``.
+        blocks: whether to collect the values that the module sows into ``blocks``.
     """
 
     def init(key, x):
@@ -99,7 +99,10 @@ def _skip_head(call, args, kwargs, context):
 def normalizer(
     mean: tuple[float, ...], std: tuple[float, ...], dtype: Any = jnp.float32
 ) -> Callable[[jax.Array], jax.Array]:
-    """Maps stored samples to model input: ``(x / 255 - mean) / std`` of uint8, else a cast."""
+    """Returns the map from stored samples to model input.
+
+    It is ``(x / 255 - mean) / std`` for uint8 samples, and a cast to ``dtype`` for others.
+    """
 
     def normalize(x: jax.Array) -> jax.Array:
         if x.dtype != jnp.uint8:

@@ -1,9 +1,9 @@
-"""XLA's convolution with gradients that accelerators know also when clients are stacked.
+"""XLA's convolution, with gradients that are fast on accelerators when clients are stacked.
 
 ``vmap`` over clients turns a convolution into a grouped one, which the libraries of accelerators
-have. The gradient of its kernel is written as a convolution whose window is the whole image;
-``vmap`` groups that one as well, and no library recognises the result. Here it is the transpose of
-the grouped convolution instead, which is the library's own backward operation.
+support. The gradient of its kernel is a convolution whose window is the whole image; ``vmap`` also
+turns this one into a grouped convolution, which no library supports. Here the gradient is written
+as the transpose of the grouped convolution instead, which is the library's own backward operation.
 """
 
 import functools
@@ -18,12 +18,12 @@ Pair = tuple[int, int]
 
 
 def conv(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int = 1) -> Array:
-    """Convolves images with a kernel. Reverse-mode differentiation only, of any order.
+    """Convolves images with a kernel; supports reverse-mode differentiation of any order.
 
     Args:
         x: ``[B, H, W, Cin]``.
-        kernel: ``[kh, kw, Cin / groups, Cout]``; a 1x1 kernel of one group and stride 1 is a matrix
-            product.
+        kernel: ``[kh, kw, Cin / groups, Cout]``; for a 1x1 kernel with one group, stride 1 and no
+            padding, a matrix product is used.
         strides: steps in rows and columns.
         pads: (low, high) padding of rows and columns.
         groups: as ``feature_group_count`` in ``lax.conv_general_dilated``.
@@ -31,13 +31,14 @@ def conv(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int = 1) ->
     Returns:
         ``[B, H', W', Cout]``.
     """
-    # Not with strides: XLA for GPUs ends the process over a product of strided slices.
+    # Not with strides, because XLA for GPUs crashes on a product of strided slices.
     if kernel.shape[:2] == (1, 1) == strides and groups == 1 and pads == ((0, 0), (0, 0)):
         return x @ kernel[0, 0]
     return _conv(x, kernel, strides, pads, groups)
 
 
-def _plain(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int) -> Array:
+def xla_conv(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int) -> Array:
+    """Convolves images with a kernel by XLA's own operation; arguments as for :func:`conv`."""
     return lax.conv_general_dilated(
         x,
         kernel,
@@ -50,11 +51,11 @@ def _plain(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int) -> A
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def _conv(x: Array, kernel: Array, strides: Pair, pads: Pads, groups: int) -> Array:
-    return _plain(x, kernel, strides, pads, groups)
+    return xla_conv(x, kernel, strides, pads, groups)
 
 
 def _conv_forward(x, kernel, strides, pads, groups):
-    return _plain(x, kernel, strides, pads, groups), (x, kernel)
+    return xla_conv(x, kernel, strides, pads, groups), (x, kernel)
 
 
 def _conv_backward(strides, pads, groups, residuals, dy):
@@ -69,7 +70,7 @@ _conv.defvjp(_conv_forward, _conv_backward)
 def _image_gradient(
     x: Array, kernel: Array, dy: Array, strides: Pair, pads: Pads, groups: int
 ) -> Array:
-    (dx,) = jax.linear_transpose(lambda x: _plain(x, kernel, strides, pads, groups), x)(dy)
+    (dx,) = jax.linear_transpose(lambda x: xla_conv(x, kernel, strides, pads, groups), x)(dy)
     return dx
 
 
@@ -77,17 +78,17 @@ def _image_gradient(
 def _kernel_gradient(
     x: Array, dy: Array, window: Pair, strides: Pair, pads: Pads, groups: int
 ) -> Array:
-    """The gradient ``[kh, kw, Cin / groups, Cout]`` from images and the gradient of the result."""
+    """Returns the gradient ``[kh, kw, Cin / groups, Cout]`` of the kernel."""
 
     @custom_batching.custom_vmap
     def one(x, dy):
         shape = (*window, x.shape[-1] // groups, dy.shape[-1])
         kernel = jax.ShapeDtypeStruct(shape, x.dtype)
-        return jax.linear_transpose(lambda k: _plain(x, k, strides, pads, groups), kernel)(dy)[0]
+        return jax.linear_transpose(lambda k: xla_conv(x, k, strides, pads, groups), kernel)(dy)[0]
 
     @one.def_vmap
     def stacked(size, batched, x, dy):
-        """Clients become groups of channels, and the groups of each stay together."""
+        """Turns clients into groups of channels; the groups of each client stay together."""
         x, dy = (
             _merge(a if has else jnp.broadcast_to(a, (size, *a.shape)))
             for a, has in zip((x, dy), batched, strict=True)

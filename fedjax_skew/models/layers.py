@@ -1,7 +1,7 @@
-"""Layers that stay fast when many clients' models are stacked and trained in a compiled loop.
+"""Layers that are fast when many clients' models are stacked and trained in a compiled loop.
 
-:class:`Conv` has the parameters of ``flax.linen.Conv`` whatever arithmetic it uses, so a
-checkpoint does not depend on the choice. Images are ``[B, H, W, C]`` throughout.
+:class:`Conv` has the parameters of ``flax.linen.Conv`` for every implementation, so that
+checkpoints do not depend on it. Images are ``[B, H, W, C]``.
 """
 
 import functools
@@ -11,34 +11,35 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from fedjax_skew.models import grouped
 from fedjax_skew.models.conv import Padding, check_size, choose, conv_patches, explicit_padding
 from fedjax_skew.models.conv_pool import conv_pool_relu
+from fedjax_skew.models.pooling import maximum
 
 Array = jax.Array
 
-# Kernel initialisers, named after where the published networks take them from.
+# Kernel initialisers, named after their origin.
 # PyTorch's default for linear and convolution layers: uniform in +-1/sqrt(fan_in).
 torch_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
-# He et al. (2015) by fan-out: what the residual and VGG networks draw their kernels from.
+# He et al. (2015) by fan-out, used for the kernels of residual and VGG networks.
 he_fan_out = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Conv(nn.Module):
-    """A 2-D convolution with the parameters of ``flax.linen.Conv`` and a choice of arithmetic.
+    """A 2-D convolution with the parameters of ``flax.linen.Conv`` and several implementations.
 
     Attributes:
         features: number of output channels.
         kernel_size: rows and columns of the kernel.
-        strides: one step for both axes.
+        strides: stride of both axes.
         padding: see :func:`conv_patches`.
-        feature_group_count: number of groups; the number of input channels is depthwise.
+        feature_group_count: number of groups; for a depthwise convolution, the number of input
+            channels.
         use_bias: whether a bias is added.
-        pool_relu: whether the maximum over 2x2 windows and ReLU follow.
+        pool_relu: whether to apply the maximum over 2x2 windows and ReLU.
         impl: ``"patches"``, ``"xla"`` or ``"grouped"``; see :func:`conv.choose`.
-        dtype: type of the arithmetic; parameters are float32.
+        dtype: dtype of the computation; parameters are float32.
         kernel_init: initialiser of the kernel. Biases start at zero.
     """
 
@@ -76,16 +77,9 @@ class Conv(nn.Module):
         elif impl == "grouped":
             y = grouped.conv(x, kernel, strides, pads, groups)
         else:
-            y = lax.conv_general_dilated(
-                x,
-                kernel,
-                strides,
-                pads,
-                dimension_numbers=("NHWC", "HWIO", "NHWC"),
-                feature_group_count=groups,
-            )
+            y = grouped.xla_conv(x, kernel, strides, pads, groups)
         y = y + bias if self.use_bias else y
-        # The ReLU of the maximum is the maximum of the ReLUs, with a quarter of the work.
+        # The ReLU of the maximum equals the maximum of the ReLUs and needs a quarter of the work.
         return nn.relu(max_pool(y)) if self.pool_relu else y
 
 
@@ -97,22 +91,23 @@ def _windows(x: Array, window: int) -> Array:
 
 
 def _corners(x: Array, window: int) -> list[Array]:
-    """The pixels at each place of the windows, in row-major order."""
+    """Returns the pixels at each position of the windows, in row-major order."""
     height, width = (n // window * window for n in x.shape[1:3])
     return [x[:, i:height:window, j:width:window] for i in range(window) for j in range(window)]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def max_pool(x: Array, window: int = 2) -> Array:
-    """Takes the maximum over non-overlapping windows, dropping rows and columns left over.
+    """Takes the maximum over non-overlapping windows, dropping incomplete windows.
 
-    The same as ``nn.max_pool(x, (w, w), (w, w), "VALID")``, but as maxima of strided slices: the
-    gradient of a windowed reduction is a scatter, which is slow inside a loop on the CPU backend.
-    The first of equal values in a window receives the gradient, as in PyTorch.
+    This is equivalent to ``nn.max_pool(x, (w, w), (w, w), "VALID")``, but is computed as maxima of
+    strided slices, because the gradient of a windowed reduction is a scatter, which is slow inside
+    a loop on the CPU backend. The first of equal values in a window receives the gradient, as in
+    PyTorch.
 
     Args:
         x: ``[B, H, W, C]``.
-        window: side of the window and step, at most 11.
+        window: side and stride of the windows, at most 11.
 
     Returns:
         ``[B, H // window, W // window, C]``.
@@ -124,11 +119,7 @@ def max_pool(x: Array, window: int = 2) -> Array:
 def _max_pool_jvp(
     window: int, primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[Array, Array]:
-    y, *others = _corners(primals[0], window)
-    holder = jnp.zeros(y.shape, jnp.int8)
-    for n, pixel in enumerate(others, 1):
-        larger = pixel > y
-        y, holder = jnp.where(larger, pixel, y), jnp.where(larger, jnp.int8(n), holder)
+    y, holder = maximum(_corners(primals[0], window))
     place = jnp.arange(window**2, dtype=jnp.int8).reshape(window, 1, window, 1)
     chosen = place == holder[:, :, None, :, None]
     return y, jnp.where(chosen, _windows(tangents[0], window), 0).sum(axis=(2, 4))
@@ -140,12 +131,12 @@ def global_average_pool(x: Array) -> Array:
 
 
 def collects_blocks(module: nn.Module) -> bool:
-    """Whether the caller collects ``blocks``, the outputs of stages before their activation."""
+    """Returns whether the caller collects ``blocks``, the outputs of stages before activation."""
     return not module.is_initializing() and module.is_mutable_collection("blocks")
 
 
 def sow_block(module: nn.Module, x: Array) -> None:
-    """Records ``x [B, ..., C]``, averaged over pixels, if ``blocks`` are collected."""
+    """Sows ``x [B, ..., C]``, averaged over pixels, if ``blocks`` are collected."""
     if collects_blocks(module):
         pooled = x.mean(axis=tuple(range(1, x.ndim - 1)), dtype=jnp.float32)
         module.sow("blocks", "output", pooled)

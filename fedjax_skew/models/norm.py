@@ -1,7 +1,8 @@
 """Normalisation that ignores padded rows.
 
-Clients are padded to a common batch size, so the statistics of a batch must come from the rows
-that are real. :class:`Norm` takes the row mask, and a batch without any real row changes nothing.
+Batches are padded to a common size, so the statistics of a batch must be computed from its valid
+rows. :class:`Norm` takes a mask of the rows; a batch without valid rows does not change the running
+statistics.
 """
 
 from typing import Any
@@ -16,13 +17,13 @@ Array = jax.Array
 NORMS = ("batch", "group", "none")
 
 
-def num_groups(channels: int, at_most: int = 32) -> int:
-    """Returns how many groups GroupNorm uses: the largest divisor of ``channels`` allowed.
+def num_groups(channels: int) -> int:
+    """Returns the number of groups of GroupNorm, the largest divisor of ``channels`` allowed.
 
-    At most ``at_most`` groups, and at least two channels in each: a group of one channel would
-    erase the whole signal once the image has shrunk to one pixel.
+    There are at most 32 groups of at least two channels each: normalising a group of one channel
+    would erase the signal of an image of one pixel.
     """
-    limit = max(1, min(at_most, channels // 2))
+    limit = max(1, min(32, channels // 2))
     return max(g for g in range(1, limit + 1) if channels % g == 0)
 
 
@@ -30,23 +31,22 @@ class Norm(nn.Module):
     """Batch or group normalisation over the last axis of ``[B, ..., C]``, with scale and bias.
 
     ``kind="batch"`` normalises with the mean and the biased variance of the rows where ``where``
-    is true, and follows PyTorch for the running values in the collection ``batch_stats``:
-    ``running = momentum * running + (1 - momentum) * batch``, with the unbiased variance there.
-    Rows that ``where`` excludes come out as the bias, so nothing they hold can overflow. A batch
-    with no valid row leaves the running values as they were. ``train=False`` normalises with the
-    running values.
+    is true. The running values in the collection ``batch_stats`` follow PyTorch: ``running =
+    momentum * running + (1 - momentum) * batch``, with the unbiased variance. The output of rows
+    that ``where`` masks is the bias, so that their content cannot overflow. A batch without valid
+    rows does not change the running values. ``train=False`` normalises with the running values.
 
-    ``kind="group"`` normalises each row on its own over groups of channels (see
-    :func:`num_groups`) and keeps no running values. ``kind="none"`` returns the input.
+    ``kind="group"`` normalises each row separately over groups of channels (see
+    :func:`num_groups`) and has no running values. ``kind="none"`` returns the input.
 
-    Modules of this class must be given a name that starts with ``norm``: that is how
-    ``fedjax_skew.models.norm_mask`` finds their parameters.
+    The name of a module of this class must start with ``norm``, by which
+    ``fedjax_skew.models.norm_mask`` finds its parameters.
 
     Attributes:
         kind: ``"batch"``, ``"group"`` or ``"none"``.
-        momentum: share of the old running value that is kept (PyTorch's momentum is 1 minus it).
-        eps: added to the variance.
-        dtype: type of the result. Statistics are float32.
+        momentum: share of the old running value that is kept; PyTorch's momentum is 1 minus this.
+        eps: constant added to the variance.
+        dtype: dtype of the result. Statistics are float32.
     """
 
     kind: str = "batch"
@@ -56,7 +56,7 @@ class Norm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
-        """Normalises ``x [B, ..., C]``; ``where`` is a boolean mask ``[B]`` of real rows."""
+        """Normalises ``x [B, ..., C]``; ``where`` is a boolean mask ``[B]`` of valid rows."""
         if self.kind == "none":
             return x
         channels = x.shape[-1]
@@ -81,7 +81,7 @@ class Norm(nn.Module):
 
 
 def _masked_moments(x: Array, where: Array | None) -> tuple[Array, Array, Array, Array]:
-    """Returns the centred rows (zero where masked), mean, biased variance, number of values."""
+    """Returns centred rows (0 where masked), mean, biased variance and the number of values."""
     axes = tuple(range(x.ndim - 1))
     per_row = x[0, ..., 0].size
     if where is None:

@@ -1,6 +1,6 @@
-"""Networks without residual connections: a stack of convolutions, then dense layers.
+"""Networks without residual connections: convolutions followed by dense layers.
 
-Most of them have no normalisation layers, as in the papers they come from.
+Most of them have no normalisation layers, as in the papers that introduced them.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ Array = jax.Array
 
 
 class ConvBlock(nn.Module):
-    """Convolution, normalisation, maximum over 2x2 windows if ``pool``, ReLU."""
+    """A convolution, normalisation, maximum over 2x2 windows if ``pool``, and ReLU."""
 
     features: int
     kernel_size: int
@@ -59,21 +59,21 @@ class ConvBlock(nn.Module):
 
 
 class Plain(nn.Module):
-    """Convolution blocks, then dense layers with ReLU; the last dense width is the feature size.
+    """Convolution blocks and dense layers with ReLU; the last dense width is the feature size.
 
-    Without convolutions it is a multilayer perceptron on the flattened input, and without dense
-    layers the features are the flattened result itself.
+    Without convolutions, it is a multilayer perceptron on the flattened input. Without dense
+    layers, the features are the flattened output of the convolutions.
 
     Attributes:
-        convs: one ``(features, pool)`` for each convolution; pooling follows where it is true.
+        convs: one ``(features, pool)`` per convolution, which is followed by pooling if ``pool``.
         dense: widths of the dense layers.
         kernel_size: side of all convolution kernels.
         padding: padding of all convolutions.
-        norm: normalisation after each convolution, which then has no bias: ``"batch"``,
-            ``"group"`` or ``"none"``.
+        norm: normalisation after each convolution: ``"batch"``, ``"group"`` or ``"none"``.
+            Convolutions have a bias only without normalisation.
         conv_impl: implementation of the convolutions.
-        dtype: type of the arithmetic.
-        remat: recompute the inside of each convolution block in the backward pass.
+        dtype: dtype of the computation.
+        remat: whether to recompute the convolution blocks in the backward pass.
         conv_init: initialiser of the convolution kernels.
         dense_init: initialiser of the dense kernels.
     """

@@ -1,4 +1,4 @@
-"""What the forms of ``conv_pool`` share: windows of 2x2 and the place of their maximum."""
+"""Shared functions of ``conv_pool``: windows of 2x2 pixels and the positions of their maxima."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 def fit(x: Array, size: int, pads: Pads) -> Array:
-    """Pads and crops axes 1 and 2 of ``x`` to the pixels that the pooling windows see.
+    """Pads and crops axes 1 and 2 of ``x`` to the pixels that pooling windows depend on.
 
     Args:
         x: ``[_, H, W, _]``.
@@ -28,6 +28,15 @@ def fit(x: Array, size: int, pads: Pads) -> Array:
     return lax.pad(x, jnp.zeros((), x.dtype), (*config, (0, 0, 0)))
 
 
+def maximum(pixels: Sequence[Array]) -> tuple[Array, Array]:
+    """Returns the maximum of arrays, and the int8 index of the first array that has it."""
+    y, holder = pixels[0], jnp.zeros(pixels[0].shape, jnp.int8)
+    for n, pixel in enumerate(pixels[1:], 1):
+        larger = pixel > y
+        y, holder = jnp.where(larger, pixel, y), jnp.where(larger, jnp.int8(n), holder)
+    return y, holder
+
+
 def first_maximum(four: Sequence[Array], bias: Array) -> tuple[Array, Array]:
     """Adds a bias to the maximum of four arrays and applies ReLU.
 
@@ -36,12 +45,9 @@ def first_maximum(four: Sequence[Array], bias: Array) -> tuple[Array, Array]:
         bias: broadcasts against them.
 
     Returns:
-        The result, and int8 numbers of the first array that holds the maximum, or -1 where ReLU
-        stops the gradient.
+        The result, and the int8 index of the first array that has the maximum, or -1 where the
+        gradient of ReLU is 0.
     """
-    y, holder = four[0], jnp.zeros(four[0].shape, jnp.int8)
-    for n, pixel in enumerate(four[1:], 1):
-        larger = pixel > y
-        y, holder = jnp.where(larger, pixel, y), jnp.where(larger, jnp.int8(n), holder)
+    y, holder = maximum(four)
     y = y + bias
     return jax.nn.relu(y), jnp.where(y > 0, holder, jnp.int8(-1))

@@ -1,8 +1,9 @@
 """Residual networks for small images: ResNet-8, ResNet-18, ResNet-32 and MobileNetV2.
 
-All start with a 3x3 convolution of stride 1 (no ImageNet stem) and end with an average over all
-pixels, so any image size works. Padding is written out, not ``"SAME"``: with stride 2 the two
-differ by one pixel, and the published networks pad both sides by one.
+All of them start with a 3x3 convolution of stride 1 instead of the ImageNet stem, and end with an
+average over all pixels, so that images may have any size. Padding is explicit instead of
+``"SAME"``, because the two differ by one pixel for stride 2, and the published networks pad both
+sides by one pixel.
 """
 
 from typing import Any
@@ -24,7 +25,7 @@ Array = jax.Array
 
 
 class ConvNorm(nn.Module):
-    """Convolution padded to keep the size, then normalisation; a bias only if there is none."""
+    """A convolution with size-preserving padding, and normalisation; without it, a bias."""
 
     features: int
     kernel_size: int = 3
@@ -56,9 +57,10 @@ class ConvNorm(nn.Module):
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut (He et al., 2016).
 
-    Where the shape changes, the shortcut is a strided 1x1 convolution with normalisation, or with
-    ``pad_shortcut`` every second pixel with zero channels added on both sides (option A of the
-    paper, without parameters). With ``is_block`` its output is a block, see ``layers.sow_block``.
+    If the shape changes, the shortcut is a strided 1x1 convolution with normalisation. With
+    ``pad_shortcut``, it is a strided slice with zero channels added on both sides, which has no
+    parameters (option A of the paper). With ``is_block``, the output before the activation is sown;
+    see ``layers.sow_block``.
     """
 
     features: int
@@ -91,16 +93,16 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stages of basic blocks; every stage after the first halves the image.
+    """Stages of basic blocks; every stage after the first halves the size of the image.
 
     Attributes:
-        widths: channels of each stage; the last one is the feature size.
-        blocks: number of blocks in each stage.
-        pad_shortcut: parameter-free shortcuts, see :class:`BasicBlock`.
+        widths: number of channels of each stage; the last one is the feature size.
+        blocks: number of blocks per stage.
+        pad_shortcut: whether shortcuts have no parameters; see :class:`BasicBlock`.
         norm: ``"batch"``, ``"group"`` or ``"none"``.
         conv_impl: implementation of the convolutions.
-        dtype: type of the arithmetic.
-        remat: recompute the inside of each block in the backward pass.
+        dtype: dtype of the computation.
+        remat: whether to recompute the blocks in the backward pass.
     """
 
     widths: tuple[int, ...]
@@ -134,10 +136,10 @@ class ResNet(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """1x1 expansion, 3x3 depthwise, 1x1 projection (Sandler et al., 2018).
+    """A 1x1 expansion, a 3x3 depthwise convolution and a 1x1 projection (Sandler et al., 2018).
 
-    At stride 1 the input is added, through a 1x1 convolution where the channels differ, as in the
-    CIFAR network that the federated papers use.
+    With stride 1, the input is added, through a 1x1 convolution if the number of channels differs,
+    as in the network for CIFAR that the federated papers use.
     """
 
     features: int
@@ -168,13 +170,13 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """MobileNetV2 with the strides used for 32x32 images: stem and first two stages keep the size.
+    """MobileNetV2 for 32x32 images, whose stem and first two stages have stride 1.
 
     Attributes:
         norm: ``"batch"``, ``"group"`` or ``"none"``.
         conv_impl: implementation of the convolutions.
-        dtype: type of the arithmetic.
-        remat: recompute the inside of each block in the backward pass.
+        dtype: dtype of the computation.
+        remat: whether to recompute the blocks in the backward pass.
         stages: ``(expansion, features, blocks, stride of the first block)``.
     """
 

@@ -1,9 +1,10 @@
 """Winograd's minimal filtering F(2x2, rxr): convolutions with fewer products.
 
-Each 2x2 block of the result comes from a tile of ``(r + 1) x (r + 1)`` pixels. Sums of the tile's
-pixels, multiplied with sums of the kernel's, give the block; the products over channels are matrix
-products. A 3x3 kernel takes 16 products in place of 36, a 5x5 kernel 36 in place of 100. In float32
-the result differs from the plain sum by about 1e-6 (3x3) and 1e-5 (5x5) of its largest value.
+Each 2x2 block of the result is computed from a tile of ``(r + 1) x (r + 1)`` pixels: linear
+combinations of the tile's pixels are multiplied by linear combinations of the kernel's entries. The
+products over channels are matrix products. A 3x3 kernel needs 16 products instead of 36, and a 5x5
+kernel needs 36 instead of 100. In float32, the result differs from the plain sum by about 1e-6
+(3x3) and 1e-5 (5x5) of its largest value.
 
 Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016, section 4.
 """
@@ -51,10 +52,11 @@ def transforms(size: int) -> Transforms:
 
 
 def pays(kernel: Array, out: tuple[int, int]) -> bool:
-    """Whether fewer products make up for the sums around them, for a result of ``out`` pixels.
+    """Returns whether this is faster than a plain product, for a result of ``out`` pixels.
 
-    It is not worthwhile with few channels, whose matrix products are too small, with outputs that
-    need much padding to whole blocks, or in half precision, whose sums are too coarse.
+    It is not worthwhile with few channels, whose matrix products are too small, or with outputs
+    that need much padding to whole blocks. It is not used in half precision, in which the sums
+    would be too inaccurate.
     """
     rows, columns, channels, features = kernel.shape
     padded = _even(out[0]) * _even(out[1])
@@ -68,7 +70,7 @@ def pays(kernel: Array, out: tuple[int, int]) -> bool:
 
 
 def floats(kernel: Array, out: tuple[int, int]) -> float:
-    """Counts the numbers that lie between an image and its result."""
+    """Returns the number of intermediate values per image."""
     tiles = _even(out[0]) * _even(out[1]) / _BLOCK**2
     return (kernel.shape[0] + 1) ** 2 * tiles * (kernel.shape[2] + kernel.shape[3])
 
@@ -106,13 +108,13 @@ def conv(x: Array, factors: list[list[Array]]) -> Array:
 
 def matmul(x: Array, weights: Array) -> Array:
     """Multiplies the last axis of ``x`` with ``weights [Cin, Cout]``."""
-    # Two plain dimensions: the CPU backend reaches its fast matrix product only in this form.
+    # The CPU backend uses its fast matrix product only for two dimensions.
     out = x.reshape(-1, x.shape[-1]) @ weights
     return out.reshape(*x.shape[:-1], weights.shape[-1])
 
 
 def _combine(matrix: Matrix, arrays: Sequence[Array]) -> list[Array]:
-    """Returns one sum of the arrays per row of the matrix, without the terms that are zero."""
+    """Returns one linear combination of the arrays per row of the matrix, omitting zeros."""
     sums = []
     for row in matrix:
         terms = [(c, a) for c, a in zip(row, arrays, strict=True) if c != 0]
