@@ -1,1 +1,1 @@
-"""A run and its directory: what is written, when, and how it is read again."""
+"""Runs that are stored in a directory: writing, resuming and reading them."""

@@ -1,9 +1,9 @@
-"""Checkpoints: orbax writes the arrays, a seal proves them complete.
+"""Checkpoints, which consist of arrays written by orbax and a seal that proves their completeness.
 
-``checkpoints/<round>/`` is an orbax directory with the arrays ``state`` and ``model``: what a round
-needs, and what the method evaluates if that is not the state's own model. The seal
-``checkpoints/<round>.json`` holds the format version, plain values and the SHA-256 of every file.
-It is written last: a directory without one is no checkpoint.
+``checkpoints/<round>/`` is an orbax directory with the arrays ``state``, which a round needs, and
+``model``, the evaluated model if it differs from that of the state. The seal
+``checkpoints/<round>.json`` contains the format version, plain values and the SHA-256 hash of every
+file. It is written last: a directory without a seal is not a checkpoint.
 """
 
 import collections
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that was read: its round, the state, and plain values beside it."""
+    """A restored checkpoint: its round, its state, and its plain values."""
 
     round: int
     state: PyTree
@@ -53,16 +53,16 @@ def save(
     Args:
         directory: the run's ``checkpoints``.
         round_: number of rounds done.
-        state: arrays that a later run continues from.
+        state: arrays from which a resumed run continues.
         keep: number of checkpoints to keep.
-        model: arrays of the evaluated model, or None if the state says it all.
-        values: JSON values to keep beside the arrays.
+        model: arrays of the evaluated model, or None if it is that of the state.
+        values: JSON values to store with the arrays.
     """
     tree = {"state": state, "model": jax.tree.leaves(model)}
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / str(round_)
     _seal(path).unlink(missing_ok=True)
-    # Pieces of large arrays are compressed one after another, which needs less memory.
+    # Large arrays are compressed in chunks, one after another, which needs less memory.
     pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), tree)
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path.absolute(), tree, save_args=pieces, force=True)
@@ -73,7 +73,7 @@ def save(
 
 
 def _tidy(directory: pathlib.Path, kept: set[str]) -> None:
-    """Deletes old checkpoints, seals first, and what killed processes left half written."""
+    """Deletes old checkpoints, seals first, and incomplete files of killed processes."""
     for path in sorted(directory.iterdir(), key=lambda p: p.is_dir()):
         if path.name.removesuffix(".json") in kept:
             continue
@@ -91,15 +91,15 @@ def rounds(directory: pathlib.Path) -> list[int]:
 def restore(directory: pathlib.Path, like: Callable[[int], PyTree]) -> Checkpoint | None:
     """Returns the newest complete checkpoint, or None.
 
-    Damaged checkpoints are reported and skipped.
+    Damaged checkpoints are skipped with a warning.
 
     Args:
         directory: the run's ``checkpoints``.
-        like: ``round -> state`` of arrays with the shapes, types and shardings to restore to; numpy
-            becomes numpy. Below ``clients`` the second axis may have another length: rows that are
-            padding are added or left out.
+        like: ``round -> state`` of arrays with the shapes, dtypes and shardings of the result;
+            numpy arrays are restored as numpy arrays. Under ``clients``, the second axis may have
+            another length: padded rows are added or removed.
     """
-    # Of several processes the first one looks; all must restore the same.
+    # The first process finds the checkpoint, because all of them must restore the same one.
     (found,) = process_max(newest(directory) + 1 if jax.process_index() == 0 else 0)
     if found == 0:
         return None
@@ -108,13 +108,13 @@ def restore(directory: pathlib.Path, like: Callable[[int], PyTree]) -> Checkpoin
     try:
         with ocp.StandardCheckpointer() as checkpointer:
             saved: Any = checkpointer.metadata(path.absolute())
-            saved = getattr(saved, "item_metadata", saved).tree  # Older versions give it directly.
+            saved = getattr(saved, "item_metadata", saved).tree  # Absent in older versions.
             _check_shapes(saved["state"], target["state"])
             target["model"] = [np.empty(a.shape, a.dtype) for a in saved["model"]]
             tree = checkpointer.restore(path.absolute(), target, strict=False)
     except (ValueError, KeyError, OSError) as error:
         raise ValueError(
-            f"checkpoint {str(path)!r} does not fit this configuration or version: "
+            f"checkpoint {str(path)!r} is incompatible with this configuration or version: "
             f"{str(error).splitlines()[0]} Delete the directory to start again."
         ) from error
     state = jax.tree.map(_fit, tree["state"], target["state"])
@@ -122,7 +122,7 @@ def restore(directory: pathlib.Path, like: Callable[[int], PyTree]) -> Checkpoin
 
 
 def restore_model(directory: pathlib.Path, round_: int) -> tuple[PyTree, PyTree, PyTree]:
-    """Returns ``params``, ``stats`` and the evaluated model (or None) of a checkpoint as numpy."""
+    """Returns ``params``, ``stats`` and the evaluated model, or None, as numpy arrays."""
     path = (directory / str(round_)).absolute()
     structure = _read_seal(path)["model"]
     with ocp.PyTreeCheckpointer() as checkpointer:
@@ -148,7 +148,7 @@ def newest(directory: pathlib.Path) -> int:
 
 
 def _check_shapes(saved: Any, target: Any) -> None:
-    """Raises if an array differs in more than the number of clients' rows."""
+    """Raises if shapes differ, except in the number of rows of clients."""
 
     def shapes(tree):
         found = {}
@@ -171,7 +171,7 @@ def _described(leaf: Any) -> Any:
 
 
 def _fit(leaf: Any, target: Any) -> Any:
-    """Makes arrays of the host writable and drops padding; device arrays need neither."""
+    """Makes numpy arrays writable and removes their padding; device arrays are not changed."""
     if not isinstance(leaf, np.ndarray):
         return leaf
     return np.require(leaf[tuple(slice(n) for n in target.shape)], requirements="W")
@@ -186,7 +186,7 @@ def _read_seal(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _structure(tree: PyTree) -> Any:
-    """Returns the containers of a pytree as JSON; a leaf is its type's name."""
+    """Returns the structure of a pytree as JSON, with ``"array"`` for every leaf."""
     if tree is None:
         return None
     if isinstance(tree, dict):
@@ -199,7 +199,7 @@ def _structure(tree: PyTree) -> Any:
 
 
 def _build(structure: Any, leaves: Iterable[Any]) -> PyTree:
-    """Puts leaves into a structure; a named tuple becomes one with the same fields."""
+    """Inserts leaves into a structure; a named tuple becomes another one with the same fields."""
     rest = iter(leaves)
 
     def build(node):
@@ -223,10 +223,11 @@ def _digest(path: pathlib.Path) -> dict[str, str]:
 
 
 def _problem(path: pathlib.Path) -> str | None:
-    """Returns what is wrong with a checkpoint, or None.
+    """Returns a description of the damage of a checkpoint, or None.
 
     Raises:
-        ValueError: if it has another format; it is complete, so skipping it would lose work.
+        ValueError: if it has another format, because skipping a complete checkpoint would lose
+            work.
     """
     try:
         seal = _read_seal(path)

@@ -1,7 +1,7 @@
-"""The identity of a run: everything that determines its numbers.
+"""The identity of a run: everything that determines its results.
 
-A run directory refuses to continue, or to call itself finished, under another identity. Fields of
-the configuration are compared by value; data, partitions and given objects by hash.
+A run with another identity can neither resume a run directory nor reuse its results. Fields of the
+configuration are compared by value, and data, partitions and given objects are compared by hash.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ from fedjax_skew.simulation.description import describe
 from fedjax_skew.simulation.problem import Problem
 from fedjax_skew.simulation.state import fingerprint
 
-# What is compared beside the fields, with the words of a message about it.
+# The values that are compared in addition to the fields, with their names in error messages.
 _WORDS = {
     "version": "fedjax_skew",
     "data": "training and test data with the hash",
@@ -32,9 +32,9 @@ _WORDS = {
 
 
 def identity(problem: Problem) -> dict[str, Any]:
-    """Returns hashes of what a problem was given; empty where the configuration says it all.
+    """Returns hashes of the data and of the given objects, which are empty if none were given.
 
-    ``dataset`` describes the samples, for those who load the model later.
+    ``dataset`` describes the samples, which is needed to load the model later.
     """
     dataset, given = problem.dataset, problem.given
     arrays = {"unlabelled": problem.data.unlabelled_x, "availability": problem.data.log_weights}
@@ -61,15 +61,15 @@ def identity(problem: Problem) -> dict[str, Any]:
 
 
 def check(workdir: pathlib.Path, problem: Problem, found: Mapping[str, Any]) -> None:
-    """Raises unless a problem is the one that the directory holds, or holds nothing yet.
+    """Raises if the directory contains a run of another problem.
 
     Args:
-        workdir: the run directory; nothing is changed.
-        problem: what is to be run there.
+        workdir: the run directory, which is not changed.
+        problem: the problem to run.
         found: the problem's ``identity``.
 
     Raises:
-        ValueError: naming what differs, old and new.
+        ValueError: if anything differs; the message names it with its old and new value.
     """
     if not (workdir / rundir.CONFIG).exists():
         return
@@ -109,23 +109,23 @@ def check(workdir: pathlib.Path, problem: Problem, found: Mapping[str, Any]) -> 
 
 
 def write(workdir: pathlib.Path, problem: Problem, found: Mapping[str, Any]) -> None:
-    """Writes the identity, then the configuration, whose presence says that both are there."""
+    """Writes the identity and then the configuration, whose presence implies that of both."""
     rundir.write_json(workdir / rundir.IDENTITY, found)
     rundir.write_json(workdir / rundir.CONFIG, describe(problem))
 
 
 def rounds_done(workdir: pathlib.Path) -> int:
-    """Returns the number of rounds that a directory keeps."""
+    """Returns the number of rounds that are stored in a directory."""
     summary = rundir.read_json(workdir / rundir.SUMMARY)
     saved = checkpoint.rounds(workdir / rundir.CHECKPOINTS)
     return max([*saved, int(summary.get("rounds", 0))], default=0)
 
 
 def differences(old: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Returns the fields of a configuration that an older file says otherwise.
+    """Returns the fields of a configuration whose values differ from those of an older file.
 
-    A field the file lacks had its default value when it was written, and the hyper-parameters of
-    methods that are not used say nothing.
+    A field that the file lacks had its default value when it was written. The hyper-parameters of
+    methods that are not used are ignored.
     """
     before = flatten(plain(default_config().to_dict())) | flatten(plain(old))
     now = flatten(plain(config))
@@ -143,7 +143,7 @@ def _get(config: Mapping[str, Any], field: str) -> Any:
 
 
 def _short(value: Any) -> str:
-    """Returns hashes in a few characters."""
+    """Returns a short text for a hash or a list of hashes."""
     if isinstance(value, list):
         return f"[{', '.join(map(_short, value))}]"
     return str(value)[:12] if value else "(as configured)"

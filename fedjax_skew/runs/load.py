@@ -1,4 +1,4 @@
-"""``load_model``: the model of a run directory."""
+"""``load_model``: loading of the model of a run directory."""
 
 import pathlib
 from typing import Any
@@ -25,7 +25,8 @@ def load_model(
 ) -> TrainedModel:
     """Loads the model of a finished or interrupted run from its newest checkpoint.
 
-    The dataset is not needed. What was given to the run as an object must be given here as well.
+    The dataset is not needed. A method or module that was given to the run as an object must also
+    be given here.
 
     Args:
         workdir: the run directory.
@@ -33,7 +34,7 @@ def load_model(
         module: the flax module of the run, if it was not one of the registered models.
 
     Raises:
-        ValueError: if the directory holds no checkpoint, or that of another version or object.
+        ValueError: if the directory holds no checkpoint, or one of another version or object.
 
     Example:
         >>> model = fedjax_skew.load_model("runs/first")  # doctest: +SKIP
@@ -74,7 +75,7 @@ def load_model(
 
 
 def _check_object(workdir: pathlib.Path, name: str, expected: str, value: Any) -> None:
-    """Raises unless an object is the one that the run was given, or none was and is."""
+    """Raises if an object differs from that of the run, or if only one of the two is None."""
     if expected and value is None:
         raise ValueError(
             f"workdir={str(workdir)!r} was run with a {name} object; give it as {name}=."
@@ -82,12 +83,12 @@ def _check_object(workdir: pathlib.Path, name: str, expected: str, value: Any) -
     if value is not None and source_hash(value) != expected:
         raise ValueError(
             f"{name} is not the object that workdir={str(workdir)!r} was run with; its code, its "
-            "fields or the values it closes over differ."
+            "fields or the values in its closures differ."
         )
 
 
 def _read_config(workdir: pathlib.Path, given: dict[str, Any]) -> ml_collections.ConfigDict:
-    """Returns the configuration of a run; fields that describe a given object keep a default."""
+    """Returns the configuration of a run; fields replaced by objects keep their defaults."""
     config = default_config()
     known = flatten(config)
     replaced = {name for name, value in given.items() if value is not None}
@@ -99,7 +100,7 @@ def _read_config(workdir: pathlib.Path, given: dict[str, Any]) -> ml_collections
 
 
 def _samples_like(name: str, facts: dict[str, Any]) -> Dataset:
-    """Returns a dataset of one sample with the shape, type and normalisation of the run's."""
+    """Returns a dataset of one sample with the shape, dtype and normalisation of the run's data."""
     sample = np.zeros((1, *facts["sample_shape"]), facts["sample_dtype"])
     label = np.zeros(1, np.int32)
     mean, std = tuple(facts["mean"]), tuple(facts["std"])

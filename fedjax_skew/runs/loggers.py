@@ -1,7 +1,8 @@
-"""Loggers: callbacks that pass the metrics of a run on to other programs.
+"""Loggers: callbacks that send the metrics of a run to other programs.
 
-``config.loggers`` names them, separated by commas. A logger's package is imported only when it is
-named. Your own loggers are ``Callback`` objects, given to ``train_and_evaluate`` or ``simulate``.
+``config.loggers`` contains their names, separated by commas. The package of a logger is imported
+only if the logger is used. To add your own logger, pass a ``Callback`` to ``train_and_evaluate`` or
+``simulate``.
 """
 
 import csv
@@ -27,15 +28,15 @@ def make_loggers(names: str, workdir: pathlib.Path, config: Mapping[str, Any]) -
     """Builds the loggers of a run.
 
     Args:
-        names: from ``LOGGERS``, separated by commas; checked with the configuration.
+        names: names in ``LOGGERS``, separated by commas, which the configuration has validated.
         workdir: the run directory.
-        config: what the run is, for services that show it.
+        config: the configuration of the run, for services that display it.
     """
     return [LOGGERS[name](workdir, config) for name in names.split(",") if name]
 
 
 def scalars(line: Line) -> dict[str, float]:
-    """Returns the columns of a line that are numbers, averaged over seeds."""
+    """Returns the numeric columns of a line, averaged over seeds."""
     found = {}
     for name, value in line.items():
         if name not in _NOT_SCALARS:
@@ -46,7 +47,7 @@ def scalars(line: Line) -> dict[str, float]:
 
 
 class TensorBoard(Callback):
-    """Writes TensorBoard events to ``tensorboard/``."""
+    """A logger that writes TensorBoard events to ``tensorboard/``."""
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
         self._events = import_extra("tensorboardX.event_file_writer", "runs")
@@ -54,7 +55,7 @@ class TensorBoard(Callback):
         self._directory = workdir / rundir.TENSORBOARD
 
     def on_start(self, history: Sequence[Line]) -> None:
-        """Opens a file; TensorBoard forgets events after the last line of ``history``."""
+        """Opens a file; TensorBoard discards older events after the last line of ``history``."""
         self._directory.mkdir(exist_ok=True)
         prefix = str(self._directory / "events")
         self._writer = self._events.EventsWriter(prefix, f".{os.getpid()}")
@@ -63,7 +64,7 @@ class TensorBoard(Callback):
         self._write(first, session_log=session(status=session.START))
 
     def on_evaluation(self, line: Line) -> None:
-        """Writes one value per column, without a thread: a full disk is noticed here."""
+        """Writes one value per column without a thread, so that a full disk raises here."""
         values = [self._summary.Value(tag=k, simple_value=v) for k, v in scalars(line).items()]
         self._write(line["round"], summary=self._summary(value=values))
 
@@ -78,18 +79,18 @@ class TensorBoard(Callback):
 
 
 class CsvFile(Callback):
-    """Writes ``metrics.csv``: one row per evaluation, numbers averaged over seeds."""
+    """A logger that writes ``metrics.csv``, with one row per evaluation, averaged over seeds."""
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
         self._path = workdir / rundir.METRICS_CSV
         self._rows: list[dict[str, float]] = []
 
     def on_start(self, history: Sequence[Line]) -> None:
-        """Takes over the rows of a run that is resumed."""
+        """Adopts the rows of a resumed run."""
         self._rows = [{"round": line["round"], **scalars(line)} for line in history]
 
     def on_evaluation(self, line: Line) -> None:
-        """Writes the file anew."""
+        """Rewrites the file with a new row."""
         self._rows.append({"round": line["round"], **scalars(line)})
         columns = dict.fromkeys(name for row in self._rows for name in row)
         buffer = io.StringIO()
@@ -100,7 +101,7 @@ class CsvFile(Callback):
 
 
 class WeightsAndBiases(Callback):
-    """Logs to Weights & Biases; its environment variables choose project, entity and mode."""
+    """A logger for Weights & Biases, whose environment variables set project, entity and mode."""
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
         self._wandb = import_extra("wandb", "wandb")
@@ -131,7 +132,7 @@ class WeightsAndBiases(Callback):
 
 
 class MLflow(Callback):
-    """Logs to MLflow; MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME choose where."""
+    """A logger for MLflow, configured by MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME."""
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
         self._mlflow = import_extra("mlflow", "mlflow")
@@ -179,7 +180,7 @@ def _final(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _stored_id(workdir: pathlib.Path, service: str, create: Callable[[], str]) -> str:
-    """Returns the id of a directory's run at a service, which is created once."""
+    """Returns the id of a directory's run in a service, which is created once."""
     path = workdir / rundir.LOGGERS
     found = rundir.read_json(path)
     if service not in found:

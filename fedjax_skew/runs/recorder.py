@@ -1,4 +1,4 @@
-"""A run directory as the trainer sees it: metrics and checkpoints."""
+"""The recorder that stores metrics and checkpoints of a run in its directory."""
 
 import pathlib
 import time
@@ -14,16 +14,16 @@ from fedjax_skew.simulation.state import start_next_phase
 from fedjax_skew.simulation.trainer import Line, Point, Recorder, Table, new_log
 
 CHECKPOINT_SECONDS = 60.0
-_SLOW_SHARE = 0.05  # of the time of a slow run that may go into checkpoints
+_SLOW_SHARE = 0.05  # Largest share of the time of a slow run that is spent on checkpoints.
 
 
 class DirectoryRecorder(Recorder):
-    """Keeps a run in its directory.
+    """A recorder that stores a run in its directory.
 
     Args:
         workdir: the run directory.
-        every: rounds between checkpoints, or 0 for one per ``CHECKPOINT_SECONDS``, and more of them
-            if rounds are slow.
+        every: number of rounds between checkpoints, or 0 for one per ``CHECKPOINT_SECONDS``, and
+            more frequent ones if rounds are slow.
         keep: number of checkpoints to keep.
     """
 
@@ -58,14 +58,14 @@ class DirectoryRecorder(Recorder):
             rundir.append_line(self._workdir, line)
 
     def due(self, round_: int, slow: bool) -> bool:
-        """Whether rounds or time since the last checkpoint ask for one."""
+        """Returns whether a checkpoint is due, by the rounds or the time since the last one."""
         if not self._every:
             often = self._save_seconds / _SLOW_SHARE if slow else CHECKPOINT_SECONDS
             return time.time() - self._saved_at > min(often, CHECKPOINT_SECONDS)
         return round_ // self._every > (self.saved or 0) // self._every
 
     def next_due(self, round_: int) -> int:
-        """Returns the next multiple of ``every``, wherever a run stopped before."""
+        """Returns the next multiple of ``every``, independently of earlier interruptions."""
         if not self._every:
             return super().next_due(round_)
         return round_ // self._every * self._every + self._every
@@ -82,14 +82,14 @@ class DirectoryRecorder(Recorder):
         self._save_seconds = self._saved_at - began
 
     def describe(self) -> str:
-        """Says what a resumed run would start from."""
+        """Returns a sentence that states from where a resumed run would start."""
         if self.saved is None:
             return "nothing was saved, the same command starts again."
         return f"round {self.saved} is saved, the same command resumes from there."
 
 
 def _like(problem: Problem, state: State, round_: int) -> State:
-    """Returns a state of the phase that a checkpoint of that round belongs to, for its shapes."""
+    """Returns a state with the shapes of a checkpoint of that round, according to its phase."""
     for phase in problem.phases[:-1]:
         if round_ <= phase.last:
             return state

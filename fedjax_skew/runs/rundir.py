@@ -1,7 +1,8 @@
-"""The schema of a run directory: its files, how they are written, and how they are read.
+"""The schema of a run directory: its files, and functions to write and read them.
 
-Files are replaced atomically, so a reader sees the old or the new content, and metrics are appended
-line by line. Nothing else in the project knows a file name or parses one of these files.
+Files are replaced atomically, so that a reader sees either the old or the new content, and metrics
+are appended line by line. No other module of the project contains a file name or parses one of
+these files.
 """
 
 import contextlib
@@ -37,34 +38,34 @@ LOGGERS = "loggers.json"
 LOCK = ".lock"
 
 FILES = {
-    CONFIG: "every field, with the names of what was given in its place",
-    IDENTITY: "hashes of everything that determines the numbers, checked on resume",
+    CONFIG: "every field, with the names of the objects that replace fields",
+    IDENTITY: "hashes of everything that determines the results, checked on resume",
     METRICS: "one line per evaluation; COLUMNS describes the columns",
     SUMMARY: "accuracy by seed, mean and standard deviation, hashes, speed and versions",
     PARTITION: "samples by class (rows) and client (columns) of the first seed",
     SPLIT: "indices of every client's samples by seed, if save_partition",
     CLIENTS: "one row per client: samples, skew, rounds, update norm and accuracies",
     CHECKPOINTS: "orbax checkpoints, each with a digest of its files",
-    FAILURE: "why a cell of a table failed",
-    TENSORBOARD: "TensorBoard events, if loggers names tensorboard",
-    METRICS_CSV: "the columns of metrics.jsonl averaged over seeds, if loggers names csv",
-    LOGGERS: "ids of the run at services that loggers names",
-    LOCK: "the process that holds the directory",
+    FAILURE: "the reason why a cell of a table failed",
+    TENSORBOARD: "TensorBoard events, if loggers contains tensorboard",
+    METRICS_CSV: "the columns of metrics.jsonl averaged over seeds, if loggers contains csv",
+    LOGGERS: "ids of the run in the services of loggers",
+    LOCK: "the process that has locked the directory",
 }
 
-_MOST_COUNTS = 1_000_000  # Classes times clients that are still written to partition.csv.
+_MOST_COUNTS = 1_000_000  # Largest number of classes times clients in partition.csv.
 _BLOCK = 1 << 20
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Whether an error says so; libraries wrap the operating system's in kinds of their own."""
+    """Returns whether an error was caused by a full disk, also if a library has wrapped it."""
     full = (errno.ENOSPC, errno.EDQUOT)
     words = [os.strerror(number) for number in full]
     return getattr(error, "errno", None) in full or any(word in str(error) for word in words)
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
-    """Writes a file through a temporary one, so that readers see the old or the new text."""
+    """Writes a file atomically, so that readers see either the old or the new text."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "w") as f:
         f.write(text)
@@ -74,12 +75,12 @@ def write_text(path: pathlib.Path, text: str) -> None:
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes JSON atomically; numbers that are not finite become null."""
+    """Writes JSON atomically; non-finite numbers become null."""
     write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the object in a JSON file; an absent or damaged file is an empty one."""
+    """Returns the object in a JSON file, or an empty one if the file is missing or damaged."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -88,14 +89,14 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 
 
 def append_line(workdir: pathlib.Path, line: dict[str, Any]) -> None:
-    """Adds a line of metrics and hands it to the operating system at once."""
+    """Appends a line of metrics and flushes the file."""
     with open(workdir / METRICS, "a") as f:
         f.write(json.dumps(plain(line)) + "\n")
         f.flush()
 
 
 def read_lines(workdir: pathlib.Path) -> list[dict[str, Any]]:
-    """Returns the lines of metrics up to the first torn one; a run may be writing the last."""
+    """Returns the lines of metrics up to the first incomplete one, which may be being written."""
     lines: list[dict[str, Any]] = []
     for _, line in _parse_lines(workdir / METRICS):
         if line is None:
@@ -105,12 +106,12 @@ def read_lines(workdir: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def restore_lines(workdir: pathlib.Path, up_to: int, *, repair: bool) -> list[dict[str, Any]]:
-    """Returns the lines of metrics up to a round, to continue from there.
+    """Returns the lines of metrics up to a round from which the run continues.
 
     Args:
         workdir: the run directory.
         up_to: the round of the checkpoint.
-        repair: remove later lines, and a last line that a killed process left torn.
+        repair: whether to remove later lines, and an incomplete last line of a killed process.
 
     Raises:
         ValueError: if a line that is not the last one is damaged.
@@ -148,9 +149,9 @@ def last_round(workdir: pathlib.Path) -> int:
 
 
 def write_partition(workdir: pathlib.Path, class_counts: np.ndarray) -> None:
-    """Writes samples by class (rows) and client (columns), as ``counts(path)`` reads them.
+    """Writes samples by class (rows) and client (columns), in the format of ``counts(path)``.
 
-    Very large partitions, and one that is there already, are not written.
+    An existing file is not replaced, and very large partitions are not written.
     """
     path = workdir / PARTITION
     if not path.exists() and class_counts.size <= _MOST_COUNTS:
@@ -159,7 +160,7 @@ def write_partition(workdir: pathlib.Path, class_counts: np.ndarray) -> None:
 
 
 def read_partition(workdir: pathlib.Path) -> np.ndarray | None:
-    """Returns the samples ``[K, C]``, or None if the file is absent or damaged."""
+    """Returns the numbers of samples ``[K, C]``, or None if the file is missing or damaged."""
     try:
         rows = (workdir / PARTITION).read_text().splitlines()
         return np.array([row.split(",") for row in rows], np.int64).reshape(len(rows), -1).T
@@ -170,16 +171,16 @@ def read_partition(workdir: pathlib.Path) -> np.ndarray | None:
 def write_splits(
     workdir: pathlib.Path, seeds: Sequence[int], partitions: Sequence[Partition]
 ) -> None:
-    """Writes the exact partition of every seed, as ``partition=file(path=...)`` reads it."""
+    """Writes the exact partition of every seed, in the format of ``partition=file(path=...)``."""
     for seed, partition in zip(seeds, partitions, strict=True):
         path = workdir / SPLIT.format(seed=seed)
-        temporary = path.with_name(f"tmp_{path.name}")  # Its suffix chooses the format.
+        temporary = path.with_name(f"tmp_{path.name}")  # The suffix determines the format.
         client_lists.save_partition(temporary, partition)
         os.replace(temporary, path)
 
 
 def write_clients(workdir: pathlib.Path, table: dict[str, np.ndarray]) -> None:
-    """Writes one row per client and seed; numbers that are not finite stay empty."""
+    """Writes one row per client and seed; non-finite numbers are left empty."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(table)
@@ -192,7 +193,7 @@ def write_clients(workdir: pathlib.Path, table: dict[str, np.ndarray]) -> None:
 
 
 def read_clients(workdir: pathlib.Path) -> dict[str, np.ndarray] | None:
-    """Returns the columns of the table of clients, or None if it is absent or damaged."""
+    """Returns the columns of the table of clients, or None if it is missing or damaged."""
     try:
         with open(workdir / CLIENTS, newline="") as f:
             heads, *rows = csv.reader(f)
@@ -204,10 +205,10 @@ def read_clients(workdir: pathlib.Path) -> dict[str, np.ndarray] | None:
 
 @contextlib.contextmanager
 def owned(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds the run directory; the lock dies with the process, so it is never stale.
+    """Locks the run directory; the lock ends with the process, so that it is never stale.
 
     Raises:
-        ValueError: if another process holds it, or it is no directory that can be written.
+        ValueError: if another process has locked it, or if it is not a writable directory.
     """
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -216,8 +217,7 @@ def owned(workdir: pathlib.Path) -> Iterator[None]:
         if disk_is_full(error):
             raise
         raise ValueError(
-            f"workdir={str(workdir)!r} cannot be used ({error.strerror}); name a directory that "
-            "can be written."
+            f"workdir={str(workdir)!r} cannot be used ({error.strerror}); use a writable directory."
         ) from error
     with open(workdir / LOCK, "a+") as f:
         try:
@@ -235,7 +235,7 @@ def owned(workdir: pathlib.Path) -> Iterator[None]:
 
 
 def is_owned(workdir: str | os.PathLike[str]) -> bool:
-    """Whether a process holds the run directory."""
+    """Returns whether a process has locked the run directory."""
     try:
         with open(pathlib.Path(workdir) / LOCK) as f:
             fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -247,7 +247,7 @@ def is_owned(workdir: str | os.PathLike[str]) -> bool:
 
 
 def _parse_lines(path: pathlib.Path) -> list[tuple[int, dict[str, Any] | None]]:
-    """Returns the lines with their numbers from 1; None for what is no line of metrics."""
+    """Returns the lines with their numbers from 1; None for anything but a line of metrics."""
     try:
         texts = path.read_text(errors="replace").splitlines()
     except OSError:

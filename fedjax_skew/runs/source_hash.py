@@ -1,4 +1,4 @@
-"""A hash of Python objects by what they compute: source, closure, fields and arrays."""
+"""A hash of Python objects by their behaviour: source code, closures, fields and arrays."""
 
 import ast
 import dataclasses
@@ -19,11 +19,11 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def source_hash(value: Any) -> str:
-    """Returns a hash that changes when the value, or the code that it consists of, changes.
+    """Returns a hash that changes if the value or the code of which it consists changes.
 
-    Functions and classes count with their source (without comments and layout), with the values
-    they close over and with the globals they name. Code of installed packages and of this one
-    counts by its name only.
+    The hash of functions and classes includes their source code without comments and formatting,
+    the values in their closures, and the globals that they use. Code of installed packages and of
+    this package is identified by its name only.
     """
     digest = _Digest()
     digest.add(value)
@@ -49,7 +49,7 @@ class _Digest:
         if id(value) in self._seen:
             self._write("seen")
             return
-        self._seen[id(value)] = value  # Kept alive, so that no other object gets its id.
+        self._seen[id(value)] = value  # Kept alive, so that its id is not reused.
         if isinstance(value, dict):
             self._write("dict", *sorted(map(str, value)))
             for key in sorted(value, key=str):
@@ -75,7 +75,7 @@ class _Digest:
         elif dataclasses.is_dataclass(value):
             self.add(type(value))
             for field in dataclasses.fields(value):
-                if field.name != "parent":  # A flax module's own affair.
+                if field.name != "parent":  # An internal field of flax modules.
                     self._write(field.name)
                     self.add(getattr(value, field.name))
         else:
@@ -125,7 +125,7 @@ def _is_library(module: str | None) -> bool:
 
 
 def _source(value: Any) -> str:
-    """Returns source without comments and layout, or an empty text if there is none."""
+    """Returns source code without comments and formatting, or an empty text without source."""
     try:
         text = textwrap.dedent(inspect.getsource(value))
     except (OSError, TypeError):
@@ -153,5 +153,5 @@ def _global_names(code: types.CodeType) -> list[str]:
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # Not filled yet.
+    except ValueError:  # The cell is still empty.
         return None

@@ -1,6 +1,6 @@
-"""Reads run directories: finished, running, stopped, failed, or damaged.
+"""Reading of run directories that are finished, running, stopped, failed or damaged.
 
-Nothing here writes or locks, so a report can be made while runs are training.
+Nothing is written or locked, so that reports can be generated while runs are training.
 """
 
 import dataclasses
@@ -19,14 +19,14 @@ _SKIP = (rundir.CHECKPOINTS, rundir.TENSORBOARD)
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What is known about one run.
+    """The content of one run directory.
 
     Attributes:
-        path: its directory.
-        config: ``config.json``; empty before the run began.
-        summary: ``summary.json``; empty before the run ended.
-        failure: why it failed, or empty.
-        running: a process holds the directory.
+        path: the directory.
+        config: ``config.json``; empty before the run started.
+        summary: ``summary.json``; empty before the run finished.
+        failure: the reason of a failure, or empty.
+        running: whether a process has locked the directory.
     """
 
     path: pathlib.Path
@@ -48,49 +48,49 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        """Whether all its rounds are done."""
+        """Whether all rounds are done."""
         return self.summary.get("status") == "finished"
 
     @functools.cached_property
     def rounds_done(self) -> int:
-        """Rounds up to the last evaluation, from the end of the file: its lines may be long."""
+        """The round of the last evaluation, which is read from the end of the file."""
         return rundir.last_round(self.path)
 
     @functools.cached_property
     def lines(self) -> list[dict[str, Any]]:
-        """``metrics.jsonl`` up to the first torn line."""
+        """The lines of ``metrics.jsonl`` up to the first incomplete one."""
         return rundir.read_lines(self.path)
 
     @functools.cached_property
     def class_counts(self) -> np.ndarray | None:
-        """``partition.csv`` as ``[K, C]``, or None if it is absent or damaged."""
+        """The content of ``partition.csv`` as ``[K, C]``, or None if it is missing or damaged."""
         return rundir.read_partition(self.path)
 
     @functools.cached_property
     def clients(self) -> dict[str, np.ndarray] | None:
-        """The columns of ``clients.csv``, or None if it is absent or damaged."""
+        """The columns of ``clients.csv``, or None if it is missing or damaged."""
         return rundir.read_clients(self.path)
 
     @property
     def data_hashes(self) -> dict[str, str]:
-        """Hashes that the run recorded: of its data, and of the partition of each seed."""
+        """The hashes of the data and of the partition of each seed that the run recorded."""
         seeds, partitions = self.summary.get("seeds", []), self.summary.get("partition_hash", [])
         found = {"data": str(self.summary.get("data_hash", ""))}
         found |= {f"partition of seed {s}": str(h) for s, h in zip(seeds, partitions, strict=False)}
         return {name: value for name, value in found.items() if value}
 
     def values(self, column: str, which: str) -> tuple[float, ...]:
-        """One number per seed, for example ``("accuracy", "last")``, of a finished run."""
+        """Returns one number per seed of a finished run, for example ``("accuracy", "last")``."""
         per_seed = self.summary.get(column, {}).get(which, {}).get("per_seed", [])
         return tuple(float("nan") if v is None else float(v) for v in per_seed)
 
     def curve(self, column: str, against: str = "round") -> tuple[list[float], list[list[float]]]:
-        """Rounds or megabytes ``[T]`` and values ``[S][T]`` of a column, so far.
+        """Returns rounds or megabytes ``[T]`` and values ``[S][T]`` of a column.
 
         Args:
             column: a column of ``metrics.jsonl`` with one value per seed.
-            against: ``"round"``, or ``"megabytes"`` for those sent in both directions until then,
-                mean over seeds; lines of an older run without them are left out.
+            against: ``"round"``, or ``"megabytes"`` for the megabytes sent in both directions so
+                far, averaged over seeds; lines without them are omitted.
         """
         lines = [line for line in self.lines if isinstance(line.get(column), list)]
         if against == "megabytes":
@@ -103,13 +103,13 @@ class Record:
 
     @property
     def megabytes(self) -> tuple[float, ...]:
-        """Megabytes sent in both directions so far, by seed; nothing if they are not known."""
+        """The megabytes sent in both directions so far, by seed; empty if they are unknown."""
         known = columns.megabytes(self.summary)
         return known or columns.megabytes(self.lines[-1] if self.lines else {})
 
 
 def read(path: str | os.PathLike[str]) -> Record:
-    """Reads one run directory; what is missing or damaged counts as absent."""
+    """Reads one run directory; damaged files are treated as missing."""
     path = pathlib.Path(path)
     summary = rundir.read_json(path / rundir.SUMMARY)
     failure = rundir.read_json(path / rundir.FAILURE).get("reason", "")
@@ -125,7 +125,7 @@ def read(path: str | os.PathLike[str]) -> Record:
 
 
 def find(root: str | os.PathLike[str]) -> list[Record]:
-    """All runs below a directory (or the directory itself), sorted by path.
+    """Returns all runs below a directory, or the directory itself, sorted by path.
 
     Raises:
         ValueError: if the directory does not exist or holds no run.

@@ -1,4 +1,4 @@
-"""``train_and_evaluate``: a simulation that is kept in a run directory and can be resumed."""
+"""``train_and_evaluate``: a simulation that is stored in a run directory and can be resumed."""
 
 import contextlib
 import json
@@ -32,23 +32,23 @@ def train_and_evaluate(
     callbacks: Iterable[Callback] = (),
     **given: Any,
 ) -> dict[str, Any]:
-    """Runs a configuration to its end, or resumes it from what ``workdir`` holds.
+    """Runs a configuration to its last round, resuming from the newest checkpoint in ``workdir``.
 
     Args:
-        config: see ``fedjax_skew.default_config``.
+        config: the configuration; see ``fedjax_skew.default_config``.
         workdir: directory of the run; ``fedjax_skew.runs.rundir.FILES`` describes its files.
-        progress: show a progress bar.
-        callbacks: called after every evaluation and at the end.
-        **given: ``dataset``, ``partition``, ``method``, ``module``, ``optimizer`` and ``params`` in
-            place of what the configuration names; see ``fedjax_skew.simulate``.
+        progress: whether to show a progress bar.
+        callbacks: callbacks that are called after every evaluation and at the end.
+        **given: ``dataset``, ``partition``, ``method``, ``module``, ``optimizer`` and ``params``
+            that replace fields of the configuration; see ``fedjax_skew.simulate``.
 
     Returns:
-        The content of ``summary.json``. ``fedjax_skew.load_model(workdir)`` gives the model.
+        The content of ``summary.json``. Use ``fedjax_skew.load_model(workdir)`` to load the model.
 
     Raises:
-        ValueError: if the configuration, the data or the directory cannot be used.
+        ValueError: if the configuration, the data or the directory is invalid.
         Diverged: if a result is not finite and ``on_nonfinite="stop"``.
-        Interrupted: on SIGTERM or Ctrl-C, after saving.
+        Interrupted: if the run was stopped by SIGTERM or Ctrl-C.
     """
     workdir = pathlib.Path(workdir)
     first = jax.process_index() == 0
@@ -90,7 +90,7 @@ def train_and_evaluate(
 
 
 def _check_processes(problem: Problem, found: dict[str, Any]) -> None:
-    """Raises if the processes of a run do not compute the same."""
+    """Raises if the processes of a run have different configurations or data."""
     fields = flatten(problem.config).items()
     values = {name: value for name, value in fields if name not in HOST_FIELDS}
     text = json.dumps([plain(values), found], sort_keys=True)
