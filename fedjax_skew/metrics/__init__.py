@@ -1,1 +1,1 @@
-"""What a run is judged by: accuracy and friends, skew, the deviation bound, curves."""
+"""Metrics of runs: accuracies, skew, FedLC's deviation bound and training curves."""

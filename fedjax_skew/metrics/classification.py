@@ -1,10 +1,10 @@
-"""Classification metrics that all come from one confusion matrix.
+"""Classification metrics that are computed from a confusion matrix.
 
-A confusion matrix is a sum over samples, so batches, chunks and devices simply add theirs up, and
-every number below follows from the total. Convention: ``confusion[..., t, p]`` counts the samples
-of true class ``t`` predicted as class ``p``. All functions work on numpy and JAX arrays, in and out
-of ``jit``; leading axes (seeds, clients) are batch axes. Numbers that follow from a numpy matrix
-are computed by numpy, in float32 like JAX's, so that a run compiles no program for them.
+A confusion matrix is a sum over samples, so that the matrices of batches, chunks and devices can be
+added. ``confusion[..., t, p]`` is the number of samples of true class ``t`` that are predicted as
+class ``p``. All functions accept numpy and JAX arrays, inside and outside of ``jit``; leading axes,
+such as seeds and clients, are batch axes. Metrics of a numpy array are computed by numpy, in
+float32 like those of JAX, so that no program is compiled for them.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Array = Any  # numpy or JAX array
+Array = Any  # A numpy or JAX array.
 
 
 def confusion_matrix(
@@ -22,17 +22,17 @@ def confusion_matrix(
 ) -> chex.Array:
     """Counts (true class, predicted class) pairs.
 
-    A label or prediction outside ``[0, num_classes)`` is skipped like a padded row, because an
-    out-of-range index inside ``jit`` cannot raise and would land in a wrong cell.
+    A label or prediction outside of ``[0, num_classes)`` is ignored like a padded row, because an
+    index out of range cannot raise an error inside ``jit`` and would be counted in a wrong cell.
 
     Args:
         labels: true classes, integers of any shape.
-        predictions: predicted classes, same shape.
+        predictions: predicted classes, of the same shape.
         num_classes: number of classes ``C``.
-        where: optional mask of the same shape; false rows are padding.
+        where: optional mask of the same shape, false for padding.
 
     Returns:
-        Counts, int32 ``[C, C]``, rows are true classes.
+        Counts, int32 ``[C, C]``, whose rows are true classes.
 
     Example:
         >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
@@ -53,33 +53,33 @@ def confusion_matrix(
 
 
 def accuracy(confusion: Array, *, empty: float = float("nan")) -> chex.Array:
-    """Share of correct samples, ``[...]``.
+    """Computes the share of correctly classified samples, ``[...]``.
 
     Args:
         confusion: counts ``[..., C, C]``.
-        empty: the value where there is no sample at all.
+        empty: the result if there are no samples.
     """
     confusion = _array(confusion)
     return _ratio(_diagonal(confusion).sum(-1), confusion.sum((-2, -1)), empty)
 
 
 def per_class_accuracy(confusion: Array, *, empty: float = float("nan")) -> chex.Array:
-    """Recall of every class, ``[..., C]``.
+    """Computes the recall of every class, ``[..., C]``.
 
     Args:
         confusion: counts ``[..., C, C]``.
-        empty: the value for a class without a true sample.
+        empty: the result for a class without samples.
     """
     confusion = _array(confusion)
     return _ratio(_diagonal(confusion), confusion.sum(-1), empty)
 
 
 def macro_f1(confusion: Array) -> chex.Array:
-    """Unweighted mean of the classes' F1 scores, ``[...]``.
+    """Computes the unweighted mean of the F1 scores of all classes, ``[...]``.
 
-    ``F1_c = 2 TP_c / (true_c + predicted_c)``. The convention is that of scikit-learn's
-    ``f1_score(average="macro", zero_division=0)``: a class that is predicted but never true
-    counts as 0, a class that is neither true nor predicted is left out of the mean.
+    The score of a class is ``F1_c = 2 TP_c / (true_c + predicted_c)``. The convention is that of
+    scikit-learn's ``f1_score(average="macro", zero_division=0)``: the score of a class that is
+    predicted but never true is 0, and a class that is neither true nor predicted is excluded.
 
     Args:
         confusion: counts ``[..., C, C]``.
@@ -91,16 +91,16 @@ def macro_f1(confusion: Array) -> chex.Array:
 
 
 def group_accuracy(confusion: Array, groups: Array, *, empty: float = float("nan")) -> chex.Array:
-    """Accuracy on the samples of groups of classes, for example head, middle and tail.
+    """Computes the accuracy on groups of classes, for example head, middle and tail.
 
-    Correct samples of a group divided by samples of the group. On a test set with equally many
-    samples per class this is the mean of the group's per-class accuracies.
+    The accuracy of a group is the share of its samples that are correctly classified. On a
+    class-balanced test set, it is the mean of the group's per-class accuracies.
 
     Args:
         confusion: counts ``[..., C, C]``.
-        groups: masks over true classes, bool ``[..., G, C]`` (leading axes broadcast). See
+        groups: masks over true classes, bool ``[..., G, C]``, whose leading axes are broadcast. See
             ``groups_by_thresholds``, ``groups_by_thirds`` and ``skew.class_roles``.
-        empty: the value for a group without a sample.
+        empty: the result for a group without samples.
 
     Returns:
         Accuracies ``[..., G]``.
@@ -112,9 +112,10 @@ def group_accuracy(confusion: Array, groups: Array, *, empty: float = float("nan
 
 
 def groups_by_thresholds(class_sizes: Array, upper: float, lower: float) -> np.ndarray:
-    """Head, middle and tail by the global number of training samples of a class.
+    """Groups classes into head, middle and tail by their global number of training samples.
 
-    Head: more than ``upper``. Tail: fewer than ``lower``. Middle: the rest.
+    Head classes have more than ``upper`` samples, tail classes fewer than ``lower``, and all others
+    are middle classes.
 
     Args:
         class_sizes: training samples per class over all clients, ``[C]``.
@@ -132,10 +133,10 @@ def groups_by_thresholds(class_sizes: Array, upper: float, lower: float) -> np.n
 
 
 def groups_by_thirds(class_sizes: Array) -> np.ndarray:
-    """Head, middle and tail as thirds of the classes sorted by size.
+    """Groups classes into head, middle and tail as thirds of the classes sorted by size.
 
-    Ties keep the order of class ids. When ``C`` is no multiple of three, the head takes the first
-    extra class and the middle the second.
+    Ties are broken by the index of the class. If ``C`` is not a multiple of three, the head has one
+    more class, and the middle has one more if two classes remain.
 
     Args:
         class_sizes: training samples per class over all clients, ``[C]``.

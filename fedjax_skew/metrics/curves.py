@@ -1,25 +1,26 @@
-"""From accuracy over rounds to the numbers the papers report, and over seeds to mean and std.
+"""Summaries of accuracy curves over rounds, as reported by papers, and statistics over seeds.
 
-Plain numpy on the host. A curve is a pair of ``rounds [T]`` (increasing) and ``values [..., T]``
-(leading axes, for example seeds, are batch axes).
+Everything is computed by numpy on the host. A curve is a pair of increasing ``rounds [T]`` and
+``values [..., T]``, whose leading axes, such as seeds, are batch axes.
 """
 
 from typing import Any
 
 import numpy as np
 
-Array = Any  # anything numpy can read
+Array = Any  # Anything that numpy can convert to an array.
 
 
 def last(rounds: Array, values: Array) -> np.ndarray:
-    """Value at the last evaluated round, ``[...]``."""
+    """Returns the value at the last evaluated round, ``[...]``."""
     return _curve(rounds, values)[1][..., -1]
 
 
 def best(rounds: Array, values: Array) -> np.ndarray:
-    """Largest value over all evaluated rounds, ``[...]``; nan only if every value is nan.
+    """Returns the largest value over all evaluated rounds, ``[...]``; nan if all values are nan.
 
-    When the values are test accuracies this chooses the round on the test set: say so beside it.
+    If the values are test accuracies, the round is selected on the test set, which should be stated
+    with the result.
     """
     values = _curve(rounds, values)[1]
     result = np.where(np.isnan(values), -np.inf, values).max(-1)
@@ -27,16 +28,16 @@ def best(rounds: Array, values: Array) -> np.ndarray:
 
 
 def best_round(rounds: Array, values: Array) -> np.ndarray:
-    """Round of the first largest value, ``[...]``; the first round if every value is nan."""
+    """Returns the first round with the largest value, ``[...]``; the first one if all are nan."""
     rounds, values = _curve(rounds, values)
     return rounds[np.where(np.isnan(values), -np.inf, values).argmax(-1)]
 
 
 def mean_last(rounds: Array, values: Array, window: int = 50) -> np.ndarray:
-    """Mean of the evaluations that fall into the last ``window`` rounds, ``[...]``.
+    """Returns the mean of the evaluations in the last ``window`` rounds, ``[...]``.
 
-    With an evaluation every ``eval_every`` rounds these are about ``window / eval_every`` values,
-    always at least the last one. ``window`` counts rounds, not evaluations.
+    ``window`` is a number of rounds, not of evaluations: with an evaluation every ``eval_every``
+    rounds, these are about ``window / eval_every`` values, and at least the last one.
     """
     rounds, values = _curve(rounds, values)
     if window < 1:
@@ -45,7 +46,7 @@ def mean_last(rounds: Array, values: Array, window: int = 50) -> np.ndarray:
 
 
 def summarize(rounds: Array, values: Array, window: int = 50) -> dict[str, np.ndarray]:
-    """``last``, ``best``, ``best_round`` and ``mean_last_<window>`` of a curve."""
+    """Returns ``last``, ``best``, ``best_round`` and ``mean_last_<window>`` of a curve."""
     return {
         "last": last(rounds, values),
         "best": best(rounds, values),
@@ -55,9 +56,9 @@ def summarize(rounds: Array, values: Array, window: int = 50) -> dict[str, np.nd
 
 
 def rounds_to_target(rounds: Array, values: Array, target: float) -> int | None:
-    """First evaluated round whose value reaches ``target``, or None.
+    """Returns the first evaluated round whose value reaches ``target``, or None.
 
-    The answer is only as fine as ``eval_every``.
+    Its resolution is that of the evaluations.
 
     Args:
         rounds: ``[T]``.
@@ -72,17 +73,17 @@ def rounds_to_target(rounds: Array, values: Array, target: float) -> int | None:
 
 
 def mean_std(values: Array, ddof: int = 1) -> tuple[float, float | None]:
-    """Mean and standard deviation over seeds.
+    """Returns the mean and the standard deviation over seeds.
 
-    ``ddof=1`` divides by ``S - 1``: the seeds are a sample of all seeds. The papers do not say
-    which one they print; with 3 seeds ``ddof=0`` is smaller by a factor 0.82.
+    With ``ddof=1``, the divisor is ``S - 1``, because the seeds are a sample of all seeds. The
+    papers do not state which one they use; for 3 seeds, ``ddof=0`` is smaller by a factor of 0.82.
 
     Args:
         values: one number per seed ``[S]``.
-        ddof: what is taken off ``S`` in the divisor.
+        ddof: the number that is subtracted from ``S`` in the divisor.
 
     Returns:
-        The mean, and the standard deviation or None if there are too few seeds for one.
+        The mean, and the standard deviation or None if there are too few seeds.
     """
     values = np.asarray(values, np.float64).reshape(-1)
     if not values.size:
@@ -92,17 +93,17 @@ def mean_std(values: Array, ddof: int = 1) -> tuple[float, float | None]:
 
 
 def spearman(first: Array, second: Array) -> float | None:
-    """Spearman's rank correlation, ties sharing their mean rank.
+    """Computes Spearman's rank correlation, in which ties share their mean rank.
 
-    Pairs with a missing value (nan) are left out.
+    Pairs with a missing value (nan) are excluded.
 
     Args:
-        first: numbers ``[n]``, for example our accuracy of each method.
-        second: numbers ``[n]``, for example the paper's.
+        first: numbers ``[n]``, for example the measured accuracy of each method.
+        second: numbers ``[n]``, for example those of a paper.
 
     Returns:
-        A number in ``[-1, 1]``, or None with fewer than two pairs or when one side is constant:
-        there is no order to agree with.
+        A number in ``[-1, 1]``, or None if there are fewer than two pairs or one side is constant,
+        so that there is no order to compare.
     """
     from scipy import stats
 

@@ -1,25 +1,25 @@
-r"""FedLC's deviation bound: when a local update pushes a minority class the wrong way.
+r"""FedLC's deviation bound, which predicts when a local update harms a minority class.
 
 Zhang et al., "Federated Learning with Label Distribution Skew via Logits Calibration", ICML 2022,
-Definition 3 and Theorems 1 and 3. For one client, with ``h`` the input of the head, ``p`` the
-softmax probabilities, and bars for means over the client's samples of the class in brackets,
+Definition 3 and Theorems 1 and 3. For one client, with ``h`` the input of the head and ``p`` the
+softmax probabilities, both averaged over the client's samples of the class in brackets,
 
     D_jr = (1 - p_r^(r)) ||h^(r)||^2 / ( p_r^(j)  h^(r) . h^(j) ),    j majority, r minority.
 
-The update of the head is likely to lower the score of class r on its own samples when
-``n_j / n_r`` is much larger than ``D_jr > 0``. With FedLC's margins the paper prints
+The update of the head is likely to lower the score of class r on its own samples if ``n_j / n_r``
+is much larger than ``D_jr > 0``. With FedLC's margins, the paper prints
 
     D_jr = sum_{y != r} Delta_(r,y) q_y^(r) ||h^(r)||^2 / ( q_r^(j)  h^(r) . h^(j) ),
     Delta_(r,y) = tau (n_r^-1/4 - n_y^-1/4),   q_y = e^{f_y} / sum_i e^{f_i - tau n_i^-1/4}.
 
-At tau = 0 that is 0, not Definition 3. Repeating the derivation with the calibrated softmax gives
-``exp(Delta_(r,y))`` in the place of ``Delta_(r,y)``, which is Definition 3 with the calibrated
-softmax as ``p``: it returns to Definition 3 at tau = 0 and grows for rare r, as the text claims.
-The exponential is the default here (``form="derived"``); ``form="paper"`` gives the printed margin.
-A vacant class has no mean feature and an infinite margin: it is neither j nor r, and in the
-calibrated form it drops out of the sums as it drops out of FedLC's softmax.
+For tau = 0, this is 0 instead of Definition 3. Repeating the derivation with the calibrated softmax
+gives ``exp(Delta_(r,y))`` instead of ``Delta_(r,y)``, which is Definition 3 with the calibrated
+softmax as ``p``: it equals Definition 3 for tau = 0 and grows for rare r, as the paper states. The
+exponential is the default (``form="derived"``); ``form="paper"`` uses the printed margin. A vacant
+class has no mean feature and an infinite margin: it is neither j nor r, and in the calibrated form
+it is excluded from the sums, as it is excluded from FedLC's softmax.
 
-Class sums add up over batches, so a client's data need not fit in one batch.
+Class sums are additive over batches, so that a client's data need not fit in one batch.
 """
 
 from typing import Literal, NamedTuple
@@ -32,12 +32,12 @@ from fedjax_skew.metrics import skew
 
 
 class ClassSums(NamedTuple):
-    """Sums over one client's samples, by true class; batches add up with ``merge``.
+    """Sums over one client's samples by true class; ``merge`` adds those of several batches.
 
     Attributes:
-        count: samples ``[C]``.
+        count: number of samples ``[C]``.
         features: sums of features ``[C, D]``.
-        probabilities: sums of probability vectors ``[C, C]``, rows are true classes.
+        probabilities: sums of probability vectors ``[C, C]``, whose rows are true classes.
     """
 
     count: chex.Array
@@ -72,7 +72,7 @@ def class_sums(
         features: inputs of the head ``[B, D]``.
         probabilities: softmax outputs ``[B, C]``.
         labels: true classes, integers ``[B]``.
-        where: optional mask ``[B]``; false rows are padding.
+        where: optional mask ``[B]``, false for padding.
     """
     chex.assert_rank([features, probabilities, labels], [2, 2, 1])
     chex.assert_equal_shape_prefix([features, probabilities, labels], 1)
@@ -80,7 +80,7 @@ def class_sums(
     if where is not None:
         keep = jnp.asarray(where, bool)[:, None]
         one_hot = jnp.where(keep, one_hot, 0.0)
-        # Padded rows may hold anything; 0 * nan would leak into the sums.
+        # Padded rows may contain nan, which multiplication by 0 would not remove.
         features = jnp.where(keep, features, 0)
         probabilities = jnp.where(keep, probabilities, 0)
     return ClassSums(
@@ -91,18 +91,18 @@ def class_sums(
 
 
 def merge(first: ClassSums, second: ClassSums) -> ClassSums:
-    """The sums of two disjoint sets of samples together."""
+    """Adds the sums of two disjoint sets of samples."""
     return jax.tree.map(jnp.add, first, second)
 
 
 def calibrated_probabilities(
     probabilities: chex.Array, class_counts: chex.Array, tau: float
 ) -> chex.Array:
-    """The ``q`` of Theorem 3, from ordinary softmax probabilities.
+    """Computes ``q`` of Theorem 3 from ordinary softmax probabilities.
 
-    Dividing numerator and denominator by ``sum_i e^{f_i}`` gives
-    ``q_y = p_y / sum_i p_i e^{-tau n_i^-1/4}``; a vacant class adds nothing to the denominator.
-    These do not sum to one: the printed numerator carries no margin.
+    Dividing the numerator and the denominator by ``sum_i e^{f_i}`` gives
+    ``q_y = p_y / sum_i p_i e^{-tau n_i^-1/4}``, where vacant classes are excluded from the
+    denominator. The results do not sum to one, because the printed numerator has no margin.
 
     Args:
         probabilities: softmax outputs ``[..., C]``.
@@ -115,7 +115,7 @@ def calibrated_probabilities(
 
 
 def deviation_bound(sums: ClassSums) -> Deviation:
-    """Definition 3 for every (majority, minority) pair of one client.
+    """Computes Definition 3 for every (majority, minority) pair of one client.
 
     Args:
         sums: class sums with ordinary softmax probabilities.
@@ -128,13 +128,13 @@ def deviation_bound(sums: ClassSums) -> Deviation:
 def calibrated_deviation_bound(
     sums: ClassSums, *, tau: float, form: Literal["derived", "paper"] = "derived"
 ) -> Deviation:
-    """Theorem 3 for every (majority, minority) pair of one client.
+    """Computes the bound of Theorem 3 for every (majority, minority) pair of one client.
 
     Args:
         sums: class sums with ``calibrated_probabilities``.
-        tau: FedLC's margin scale, the one used for the probabilities.
-        form: multiply by the exponential of the margin, as the derivation gives, or by the margin
-            itself, as printed.
+        tau: FedLC's margin scale, as used for the probabilities.
+        form: whether to multiply by the exponential of the margin, which follows from the
+            derivation (``"derived"``), or by the margin itself, as printed (``"paper"``).
     """
     _, probabilities = _means(sums)
     root = _fourth_root(sums.count)
@@ -145,16 +145,16 @@ def calibrated_deviation_bound(
 
 
 def deviation_statistics(deviation: Deviation, *, factor: float = 1.0) -> dict[str, chex.Array]:
-    """One client's pairs in three numbers.
+    """Summarises the pairs of one client.
 
     Args:
         deviation: the bound of all pairs.
-        factor: how many times ``D_jr`` the ratio ``n_j / n_r`` must exceed; Theorem 1 says "much
-            larger" without a number.
+        factor: the multiple of ``D_jr`` that the ratio ``n_j / n_r`` must exceed; Theorem 1 says
+            "much larger" without a number.
 
     Returns:
-        Scalars: ``pairs`` (how many), ``deviating`` (share of pairs with ``n_j / n_r > factor *
-        D_jr > 0``) and ``median_bound``; the last two are nan without any pair.
+        Scalars: ``pairs`` (their number), ``deviating`` (the share of pairs with ``n_j / n_r >
+        factor * D_jr > 0``) and ``median_bound``; the last two are nan if there are no pairs.
     """
     pairs = deviation.pairs
     count = pairs.sum()
@@ -167,7 +167,7 @@ def deviation_statistics(deviation: Deviation, *, factor: float = 1.0) -> dict[s
 
 
 def _assemble(sums: ClassSums, missing_mass: chex.Array) -> Deviation:
-    """Puts the parts together; ``missing_mass [C]`` is the factor of ``||h^(r)||^2``."""
+    """Returns the bound of all pairs; ``missing_mass [C]`` is the factor of ``||h^(r)||^2``."""
     features, probabilities = _means(sums)
     gram = features @ features.T
     majority, minority, _ = skew.class_roles(sums.count)
@@ -188,5 +188,5 @@ def _means(sums: ClassSums) -> tuple[chex.Array, chex.Array]:
 
 
 def _fourth_root(class_counts: chex.Array) -> chex.Array:
-    """``n^-1/4``; the value for vacant classes is finite and never used."""
+    """Returns ``n^-1/4``; the value for vacant classes is finite and never used."""
     return jnp.maximum(jnp.asarray(class_counts, jnp.float32), 1.0) ** -0.25

@@ -1,7 +1,8 @@
-"""How skewed a federation is: statistics of its class counts.
+"""Statistics of the label skew of a federation.
 
-Plain numpy on ``class_counts [K, C]`` (clients by classes), once per run on the host. Clients are
-taken in blocks, so a million of them need little memory beyond the counts themselves.
+They are computed from ``class_counts [K, C]`` (clients by classes) in numpy, once per run on the
+host. Clients are processed in blocks, so that a million of them need little memory beyond the
+counts.
 """
 
 from collections.abc import Callable
@@ -11,26 +12,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Array = Any  # numpy or JAX array
+Array = Any  # A numpy or JAX array.
 
-_BLOCK = 1 << 16  # clients turned into float64 distributions at a time
+_BLOCK = 1 << 16  # Clients converted to float64 distributions at a time.
 
 
 def class_roles(class_counts: Array) -> Any:
-    """Splits the classes into majority, minority and vacant ones, per client.
+    """Divides the classes of each client into majority, minority and vacant classes.
 
-    Vacant: the client has no sample. Majority: at least the mean count of the classes the client
-    does have. Minority: fewer than that, but some. A client whose present classes are equally
-    frequent has therefore no minority class.
+    A vacant class has no samples. A majority class has at least the mean count of the classes that
+    the client holds, and a minority class has fewer. A client whose classes are equally frequent
+    therefore has no minority class.
 
-    Also works on traced arrays, for local models evaluated inside a compiled function.
+    The function can be applied to traced arrays.
 
     Args:
         class_counts: counts ``[..., C]``.
 
     Returns:
-        Masks, bool ``[..., 3, C]``, in the order majority, minority, vacant: the ``groups``
-        argument of ``classification.group_accuracy``.
+        Masks, bool ``[..., 3, C]``, in the order majority, minority, vacant, as expected by the
+        argument ``groups`` of ``classification.group_accuracy``.
     """
     xp = jnp if isinstance(class_counts, jax.Array) else np
     counts = xp.asarray(class_counts)
@@ -41,9 +42,9 @@ def class_roles(class_counts: Array) -> Any:
 
 
 def total_variation(class_counts: Array) -> np.ndarray:
-    """Total-variation distance of every client's label distribution to the global one.
+    """Computes the total-variation distance of each client's label distribution to the global one.
 
-    ``TV_k = 1/2 sum_c |p_k(c) - p(c)|``: 0 for the same distribution, 1 for disjoint ones.
+    ``TV_k = 1/2 sum_c |p_k(c) - p(c)|`` is 0 for equal and 1 for disjoint distributions.
 
     Args:
         class_counts: counts ``[K, C]``.
@@ -55,9 +56,9 @@ def total_variation(class_counts: Array) -> np.ndarray:
 
 
 def jensen_shannon(class_counts: Array) -> np.ndarray:
-    """Jensen-Shannon divergence of every client's label distribution to the global one, in bits.
+    """Computes the Jensen-Shannon divergence of each client's labels to the global ones, in bits.
 
-    ``JS_k = (KL(p_k || m) + KL(p || m)) / 2`` with ``m = (p_k + p) / 2``; between 0 and 1.
+    ``JS_k = (KL(p_k || m) + KL(p || m)) / 2`` with ``m = (p_k + p) / 2`` is between 0 and 1.
 
     Args:
         class_counts: counts ``[K, C]``.
@@ -74,7 +75,7 @@ def jensen_shannon(class_counts: Array) -> np.ndarray:
 
 
 def gini(sizes: Array) -> float:
-    """Gini coefficient of non-negative sizes: 0 when all are equal, towards 1 when one has all."""
+    """Computes the Gini coefficient of sizes: 0 if all are equal, close to 1 if one has all."""
     ordered = np.sort(np.asarray(sizes, np.float64))
     total, n = ordered.sum(), ordered.size
     if total == 0:
@@ -84,16 +85,16 @@ def gini(sizes: Array) -> float:
 
 
 def imbalance_factor(class_sizes: Array) -> float:
-    """Largest over smallest class among the classes that have samples, as the papers' IF."""
+    """Computes the imbalance factor, the ratio of the largest to the smallest non-empty class."""
     sizes = np.asarray(class_sizes)
     sizes = sizes[sizes > 0]
     return float(sizes.max() / sizes.min()) if sizes.size else float("nan")
 
 
 def skew_statistics(class_counts: Array) -> dict[str, Any]:
-    """Everything above as plain Python numbers, ready for ``summary.json``.
+    """Computes all statistics of this module as plain Python numbers, for ``summary.json``.
 
-    Clients without samples take part in the size statistics only.
+    Clients without samples are included only in the statistics of sizes.
 
     Args:
         class_counts: counts ``[K, C]``.
@@ -130,7 +131,7 @@ def skew_statistics(class_counts: Array) -> dict[str, Any]:
 def _per_client(
     class_counts: Array, distance: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Applies a distance between local and global label distributions, block by block."""
+    """Applies a distance between local and global label distributions to blocks of clients."""
     counts = np.asarray(class_counts)
     total = counts.sum(0, dtype=np.float64)
     overall = total / max(total.sum(), 1.0)
@@ -144,7 +145,7 @@ def _per_client(
 
 
 def _relative_entropy(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    # Where p is 0 the ratio stays 1, so the term is 0 log 1 = 0; a nan row stays nan through p.
+    # Where p is 0, the ratio is 1 and the term is 0 log 1 = 0; rows of nan remain nan.
     ratio = np.divide(p, q, out=np.ones(np.broadcast_shapes(p.shape, q.shape)), where=p > 0)
     return (p * np.log2(ratio)).sum(-1)
 

@@ -1,5 +1,5 @@
-"""Tables, figures and pages of results, beside the papers' own numbers.
+"""Tables, figures and pages that compare results with the numbers of papers.
 
-Figures need matplotlib and pages jinja2. The extra ``report`` installs both; they are imported when
-they are first used.
+Figures require matplotlib, and pages require jinja2. The extra ``report`` installs both; they are
+imported on first use.
 """

@@ -1,4 +1,4 @@
-"""Figures made of bars. Accuracies are in percent, as in the tables."""
+"""Figures of bars. Accuracies are in percent, as in the tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,19 +10,19 @@ from fedjax_skew.report import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = Any  # anything numpy can read
+Array = Any  # Anything that numpy can convert to an array.
 
-_GROUND = "#e8e8e8"  # under classes without training samples
-_LETTERS = 14  # letters of a tick label that fit on an inch
+_GROUND = "#e8e8e8"  # Background of classes without training samples.
+_LETTERS = 14  # Letters of a tick label per inch.
 
 
 class ClassBars(NamedTuple):
-    """One panel of ``class_bars``.
+    """A panel of ``class_bars``.
 
     Attributes:
         title: the panel's title.
         bars: accuracy per class ``[C]`` by name, for example before and after the local update.
-        class_counts: training samples per class ``[C]``, drawn on a second axis; or None.
+        class_counts: training samples per class ``[C]``, drawn on a second axis, or None.
     """
 
     title: str
@@ -37,14 +37,14 @@ def class_bars(
     ylabel: str = "accuracy (%)",
     columns: int = 2,
 ) -> "Figure":
-    """Accuracy per class as bars, with the class's training samples on a second axis.
+    """Draws accuracy per class as bars, with the class's training samples on a second axis.
 
-    Classes without training samples stand on grey ground.
+    Classes without training samples have a grey background.
 
     Args:
-        panels: one per client or method.
+        panels: one panel per client or method.
         ylabel: label of the left axes.
-        columns: most panels side by side.
+        columns: largest number of panels per row.
     """
     looks = style.looks(name for panel in panels for name in panel.bars)
     figure, axes = style.panels(len(panels), columns=columns, height=2.3)
@@ -72,11 +72,11 @@ def grouped_bars(
     xlabel: str = "",
     ylabel: str = "test accuracy (%)",
 ) -> "Figure":
-    """Bars by group, for example accuracy against skew, with the standard deviation over seeds.
+    """Draws bars by group, for example accuracy by skew, with standard deviations over seeds.
 
     Args:
         groups: names of the groups ``[G]``.
-        series: by name, ``[G]`` or ``[G, S]`` with seeds.
+        series: values by name, ``[G]`` or ``[G, S]`` with seeds.
         xlabel: label of the horizontal axis.
         ylabel: label of the vertical axis.
     """
@@ -93,12 +93,12 @@ def grouped_bars(
 
 @style.styled
 def bar_panels(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
-    """Single bars side by side, one panel per quantity, with the standard deviation over seeds.
+    """Draws bars with one panel per quantity and with standard deviations over seeds.
 
     A name has the same look in all panels.
 
     Args:
-        panels: by the label of the vertical axis, by name: one value per seed ``[S]``.
+        panels: by label of the vertical axis and by name, one value per seed ``[S]``.
     """
     looks = style.looks(name for values in panels.values() for name in values)
     figure, axes = style.panels(len(panels), columns=3, height=2.4)
@@ -123,21 +123,21 @@ def histogram(
     looks: Mapping[str, style.Look],
     width: float,
 ) -> "Figure":
-    """Shares of percentages by intervals, as outlines that may overlap.
+    """Draws histograms of percentages as outlines that may overlap.
 
-    Few outlines are filled. In an SVG, an outline has its name as ``id``, its ground and its mark
-    the name followed by ``-band`` and ``-mark``.
+    Up to three outlines are filled. In an SVG, the ``id`` of an outline is its name, and those of
+    its area and its mark are the name followed by ``-band`` and ``-mark``.
 
     Args:
-        series: by name, numbers from 0 to 100 of any shape; nan is left out.
+        series: by name, numbers from 0 to 100 of any shape; nan is ignored.
         xlabel: label of the horizontal axis.
         ylabel: label of the vertical axis.
-        marks: by name, a place on the horizontal axis.
-        looks: by name.
-        width: inches of the figure.
+        marks: by name, a position on the horizontal axis.
+        looks: looks by name.
+        width: width of the figure in inches.
     """
     known = {name: np.ravel(values)[~np.isnan(np.ravel(values))] for name, values in series.items()}
-    wide = max(map(len, known.values())) < 100  # Few numbers fill few intervals.
+    wide = max(map(len, known.values())) < 100  # Wider intervals for few numbers.
     edges = np.linspace(0, 100, 11 if wide else 21)
     figure, (axis,) = style.panels(1, columns=1, height=2.9, width=width)
     for name, values in known.items():
@@ -163,7 +163,7 @@ def histogram(
 
 
 def _counts(axis: Any, counts: np.ndarray) -> Any:
-    """Adds the samples per class on a second axis, and grey ground under vacant classes."""
+    """Adds the samples per class on a second axis, and a grey background for vacant classes."""
     vacant = np.flatnonzero(counts == 0)
     for place in vacant:
         axis.axvspan(place - 0.5, place + 0.5, color=_GROUND, zorder=0, linewidth=0)
@@ -219,7 +219,7 @@ def _look(look: style.Look) -> dict[str, Any]:
 
 
 def _name_groups(axis: Any, names: Sequence[Any], inches: float) -> None:
-    """Names under the groups, tilted where they would run into each other."""
+    """Writes the names below the groups, rotated if they would overlap."""
     step = -(-len(names) // 20)
     words = [str(name) for name in names[::step]]
     axis.set_xticks(range(0, len(names), step), words)
@@ -230,5 +230,5 @@ def _name_groups(axis: Any, names: Sequence[Any], inches: float) -> None:
 
 
 def _space(words: Sequence[str]) -> float:
-    """Letters needed to write words side by side at equal distances."""
+    """Returns the width in letters of words that are written side by side at equal distances."""
     return (max(map(len, words)) + 1.5) * len(words)

@@ -1,4 +1,4 @@
-"""Figures made of coloured matrices: partitions, confusion matrices and grids of results."""
+"""Figures of coloured matrices: partitions, confusion matrices and grids of results."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,26 +10,27 @@ from fedjax_skew.report import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = Any  # anything numpy can read
+Array = Any  # Anything that numpy can convert to an array.
 
 _MANY_CLIENTS = 400
-_MOST_NUMBERS = 1200  # numbers written into one matrix
-_LETTER = 0.055  # inches of a letter of a cell's number
+_MOST_NUMBERS = 1200  # Largest number of cells of a matrix with numbers.
+_LETTER = 0.055  # Width in inches of a digit in a cell.
 
 
 @style.styled
 def partitions(
     class_counts: Mapping[str, Array], *, columns: int = 3, width: float = style.WIDTH
 ) -> "Figure":
-    """Samples per class (rows) and client (columns), one panel per partition, one colour scale.
+    """Draws samples per class (rows) and client (columns), with one panel per partition.
 
-    Counts are written into the cells where they fit. Of more than 400 clients, 400 are shown,
-    evenly spaced after sorting by the most frequent class and its share, so that the picture keeps
-    the mixture of single clients, which averaging would hide; the axis says so.
+    All panels have the same colour scale, and counts are written into the cells if they fit. If
+    there are more than 400 clients, 400 of them are shown, evenly spaced after sorting by the most
+    frequent class and its share, and the axis says so. Averaging would hide the mixture of single
+    clients.
 
     Args:
         class_counts: ``[K, C]`` by title.
-        columns: most panels side by side.
+        columns: largest number of panels per row.
         width: largest width of the figure in inches.
     """
     counts = {title: np.asarray(matrix) for title, matrix in class_counts.items()}
@@ -44,7 +45,7 @@ def partitions(
     for axis, (title, matrix) in zip(axes, counts.items(), strict=True):
         clients = len(matrix)
         shown = matrix[_spread_clients(matrix)] if clients > _MANY_CLIENTS else matrix
-        # The square root leaves small counts visible beside large ones.
+        # The square root keeps small counts visible next to large ones.
         image = _draw(axis, np.ma.masked_equal(shown.T, 0), (0, largest), "{:d}", inches, gamma=0.5)
         axis.invert_yaxis()
         axis.set_title(title)
@@ -61,13 +62,13 @@ def partitions(
 
 
 def confusion(counts: Array, *, title: str = "", roles: Array | None = None) -> "Figure":
-    """A confusion matrix in percent of the true class.
+    """Draws a confusion matrix in percent of the true class.
 
     Args:
-        counts: ``[C, C]``, rows are true classes.
+        counts: ``[C, C]``, whose rows are true classes.
         title: the figure's title.
-        roles: masks of majority, minority and vacant classes, bool ``[3, C]`` (one client's
-            ``skew.class_roles``); minority and vacant classes are then marked beside the axis.
+        roles: masks of majority, minority and vacant classes, bool ``[3, C]``, as returned by
+            ``skew.class_roles`` for one client; minority and vacant classes are marked on the axis.
     """
     counts = np.asarray(counts, np.float64)
     names = [str(c) for c in range(len(counts))]
@@ -103,20 +104,20 @@ def grid(
     width: float = style.WIDTH,
     framed: Array = (),
 ) -> "Figure":
-    """One number per cell, for example accuracies by class and run; nan leaves a cell empty.
+    """Draws a grid with one number per cell, for example accuracies by class and run.
 
     Args:
-        values: ``[Y, X]``, the first row on top.
+        values: ``[Y, X]``, with the first row at the top; cells with nan are empty.
         xlabel: name of the second index.
         ylabel: name of the first index.
-        label: what the numbers are, for the colour bar.
+        label: label of the colour bar.
         x_names: names along the second index ``[X]``.
         y_names: names along the first index ``[Y]``.
         limits: the numbers at the two ends of the colour scale.
-        decimals: digits of the numbers that are written into the cells where they fit.
+        decimals: number of decimals of the numbers, which are written into cells if they fit.
         title: the figure's title.
-        width: inches of the figure.
-        framed: ``(row, column)`` of cells to draw a frame around.
+        width: width of the figure in inches.
+        framed: ``(row, column)`` of cells that are framed.
     """
     values = np.ma.masked_invalid(values)
     names = max(map(len, y_names), default=0)
@@ -140,7 +141,7 @@ def _height(rows: int, most: float) -> float:
 
 
 def _spread_clients(counts: np.ndarray) -> np.ndarray:
-    """Evenly spaced clients in the order of most frequent class, then of its share."""
+    """Returns evenly spaced clients, sorted by most frequent class and its share."""
     share = counts.max(1) / np.maximum(counts.sum(1), 1)
     order = np.lexsort((-share, counts.argmax(1)))
     return order[np.linspace(0, len(order) - 1, _MANY_CLIENTS).astype(int)]
@@ -155,20 +156,20 @@ def _draw(
     *,
     gamma: float = 1.0,
 ) -> Any:
-    """Draws a matrix and, where they fit, its numbers; masked cells stay empty.
+    """Draws a matrix and, if they fit, its numbers; masked cells are empty.
 
     Args:
-        axis: where to draw.
+        axis: the axes.
         matrix: ``[Y, X]``.
         limits: the numbers at the two ends of the colour scale.
-        form: how a number is written.
-        inches: width of the axis.
+        form: format of a number.
+        inches: width of the axes in inches.
         gamma: exponent of the colour scale.
     """
     import matplotlib
     from matplotlib import colors
 
-    # Starts above white, so that even a count of 1 differs from an empty cell.
+    # The scale starts above white, so that a count of 1 differs from an empty cell.
     shades = matplotlib.colormaps[style.SEQUENTIAL](np.linspace(0.12, 1, 256))
     axis.grid(False)
     for spine in axis.spines.values():
@@ -191,7 +192,7 @@ def _draw(
 
 
 def _frame(axis: Any, row: int, column: int) -> None:
-    """A frame inside of a cell, visible on light and on dark ground."""
+    """Draws a frame inside of a cell that is visible on light and on dark colours."""
     from matplotlib.patches import Rectangle
 
     for color, line in (("white", 2.6), ("black", 1.2)):
@@ -205,13 +206,13 @@ def _frame(axis: Any, row: int, column: int) -> None:
 def _colorbar(figure: "Figure", image: Any, axes: Any, label: str) -> None:
     from matplotlib import ticker
 
-    # More ticks would run into each other where the square root squeezes large counts.
+    # More ticks would overlap where the square root compresses large counts.
     locator = ticker.MaxNLocator(5)
     figure.colorbar(image, ax=axes, label=label, ticks=locator, shrink=0.9, pad=0.02)
 
 
 def _ticks(axis: Any, count: int, names: Sequence[str] = (), most: int = 20) -> None:
-    """A tick for every entry, or for every second, fifth, tenth... when there are many."""
+    """Sets a tick for every entry, or for every second, fifth, tenth... if there are many."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 1000, count) if count / s <= most)
     positions = range(0, count, step)
     axis.set_ticks(positions, [str(names[i]) if len(names) else str(i) for i in positions])

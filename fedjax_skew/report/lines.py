@@ -1,4 +1,4 @@
-"""Figures made of lines and points. Accuracies are in percent, as in the tables.
+"""Figures of lines and points. Accuracies are in percent, as in the tables.
 
 Every function takes plain arrays and returns a matplotlib ``Figure``; ``style.save`` writes it.
 """
@@ -14,7 +14,7 @@ from fedjax_skew.report import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = Any  # anything numpy can read
+Array = Any  # Anything that numpy can convert to an array.
 
 
 @style.styled
@@ -28,20 +28,20 @@ def curves(
     legend: bool = True,
     looks: Mapping[str, style.Look] | None = None,
 ) -> "Figure":
-    """Curves, for example over rounds: the mean over seeds and a band of one standard deviation.
+    """Draws curves as the mean over seeds with a band of one standard deviation.
 
-    A name has the same look in all panels. The band is left out with one seed. In an SVG, a line
-    has its name as ``id``, and its band the name followed by ``-band``.
+    A name has the same look in all panels. There is no band for a single seed. In an SVG, the
+    ``id`` of a line is its name, and that of its band is the name followed by ``-band``.
 
     Args:
-        panels: by panel title, by name: ``(x [T], values [T] or [S, T])``; whole numbers ``x`` get
-            ticks at whole numbers.
+        panels: by panel title and by name, ``(x [T], values [T] or [S, T])``; if ``x`` are
+            integers, so are the ticks.
         xlabel: label of the horizontal axes, or one label per panel.
         ylabel: label of the vertical axes.
-        columns: most panels side by side.
-        width: inches of the figure; by default what one or several panels need.
-        legend: whether to name the curves above the panels.
-        looks: by name, for curves that look the same in several figures.
+        columns: largest number of panels per row.
+        width: width of the figure in inches; depends on the number of panels by default.
+        legend: whether to draw a legend above the panels.
+        looks: looks by name, for curves that look the same in several figures.
     """
     looks = looks or style.looks(name for series in panels.values() for name in series)
     single = len(panels) == 1
@@ -57,7 +57,7 @@ def curves(
             whole = whole and np.issubdtype(x.dtype, np.integer)
             mean = values.mean(0)
             every = max(len(x) // 8, 1)
-            # Staggered, so that markers of close curves do not hide each other.
+            # Markers are staggered, so that those of close curves do not hide each other.
             marked = (order * every // max(len(series), 1), every)
             axis.plot(x, mean, label=name, gid=name, markevery=marked, **_look(looks[name]))
             if len(values) > 1:
@@ -78,7 +78,7 @@ def curves(
 
 @style.styled
 def swatch(look: style.Look) -> "Figure":
-    """A short piece of a curve, for a legend outside of its figure."""
+    """Draws a short piece of a curve, for a legend outside of its figure."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -96,14 +96,14 @@ def sensitivity(
     log: bool = False,
     joined: bool = True,
 ) -> "Figure":
-    """Accuracy against a hyper-parameter, with error bars over seeds, on one vertical scale.
+    """Draws accuracy over a hyper-parameter, with error bars over seeds, on one vertical scale.
 
     Args:
-        panels: by hyper-parameter, by series: ``(values of it [X], accuracy [X] or [X, S])``.
+        panels: by hyper-parameter and by series, ``(its values [X], accuracy [X] or [X, S])``.
         ylabel: label of the vertical axes.
-        columns: most panels side by side.
-        log: whether the hyper-parameters are on a logarithmic axis.
-        joined: whether lines join the points.
+        columns: largest number of panels per row.
+        log: whether the horizontal axes are logarithmic.
+        joined: whether lines connect the points.
     """
     looks = style.looks(name for series in panels.values() for name in series)
     width = 3.6 if len(panels) == 1 else style.WIDTH
@@ -133,13 +133,13 @@ def scatter(
     columns: int = 2,
     label: str = "",
 ) -> "Figure":
-    """Points of the plane by class, for example a t-SNE of features.
+    """Draws points of the plane by class, for example a t-SNE of features.
 
     Args:
-        panels: by title, ``(points [N, 2], labels [N])``; classes have one look in all panels.
-        class_names: names for the classes; ids when left out.
-        columns: most panels side by side.
-        label: what the names are.
+        panels: by title, ``(points [N, 2], labels [N])``; classes have the same look in all panels.
+        class_names: names of the classes; their indices by default.
+        columns: largest number of panels per row.
+        label: title of the legend.
     """
     classes = sorted({int(label) for _, labels in panels.values() for label in np.asarray(labels)})
     figure, axes = style.panels(len(panels), columns=columns, height=3.0)
@@ -168,12 +168,12 @@ def scatter(
 
 
 def tsne(features: Array, *, seed: int = 0, perplexity: float = 30.0) -> np.ndarray:
-    """t-SNE of features with scikit-learn, started from principal components.
+    """Computes the t-SNE of features with scikit-learn, initialised by principal components.
 
     Args:
         features: ``[N, D]``.
         seed: random seed.
-        perplexity: lowered where there are too few points for it.
+        perplexity: the perplexity, which is reduced if there are too few points.
 
     Returns:
         Points ``[N, 2]``.
@@ -184,7 +184,7 @@ def tsne(features: Array, *, seed: int = 0, perplexity: float = 30.0) -> np.ndar
     features = np.asarray(features, np.float32)
     perplexity = min(perplexity, max((len(features) - 1) / 3, 1.0))
     model = manifold.TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
-    # On few points threads mostly wait for each other, for seconds on a busy machine.
+    # With few points, threads mostly wait for each other, for seconds on a busy machine.
     with threadpoolctl.threadpool_limits(1 if len(features) <= 2000 else None):
         return model.fit_transform(features)
 

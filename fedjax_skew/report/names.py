@@ -1,4 +1,4 @@
-"""How names are written in tables and figures; methods, datasets and models bring their own."""
+"""Labels for tables and figures; those of methods, datasets and models come from registries."""
 
 from typing import Any
 
@@ -27,47 +27,47 @@ _BRIEFLY = {"last": "last round", "best": "best round", "mean_last_50": "mean of
 
 
 def method(name: str) -> str:
-    """``"fedlc+scaffold"`` becomes ``"FedLC + SCAFFOLD"``; unknown names stay as they are."""
+    """Returns the label of a method, such as ``"FedLC + SCAFFOLD"``, or an unknown name as is."""
     return methods.label(name)
 
 
 def dataset(name: str) -> str:
-    """``"cifar10"`` becomes ``"CIFAR-10"``; unknown names stay as they are."""
+    """Returns the label of a dataset, such as ``"CIFAR-10"``, or an unknown name as is."""
     return datasets.title(name)
 
 
 def model(name: str) -> str:
-    """``"resnet8"`` becomes ``"ResNet-8"``; unknown names stay as they are."""
-    return models.label("mlp" if name == "dnn3" else name)  # FedVLS's name for it
+    """Returns the label of a model, such as ``"ResNet-8"``, or an unknown name as is."""
+    return models.label("mlp" if name == "dnn3" else name)  # FedVLS calls the MLP "dnn3".
 
 
 def value(value: Any) -> str:
-    """The value of a configuration field; elements of a list are separated by commas."""
+    """Returns the text of a field's value; elements of a list are separated by commas."""
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def megabytes(value: float) -> str:
-    """Three digits or all before the point: ``"0.0123"``, ``"4.56"``, ``"1,234"``."""
+    """Returns a number of megabytes with three or more digits, such as ``"4.56"``, ``"1,234"``."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:#.3g}".rstrip(".") if value else "0"
 
 
 def metric(name: str) -> str:
-    """``"head_acc"`` becomes ``"head"``; unknown names stay as they are."""
+    """Returns the label of a metric, such as ``"head"``, or an unknown name as is."""
     return _METRICS.get(name, name)
 
 
 def assignment(name: str, value: str) -> str:
-    """``("local_epochs", "5")`` becomes ``"E=5"``; unknown names stay as they are."""
+    """Returns a parameter with its value, such as ``"E=5"`` for ``("local_epochs", "5")``."""
     return f"{_PARAMETERS.get(name, name)}={value}"
 
 
 def reported(kind: str) -> str:
-    """What ``last``, ``best`` and ``mean_last_50`` mean, in words."""
+    """Returns the meaning of ``last``, ``best`` and ``mean_last_50`` in words."""
     return _REPORTED.get(kind, kind)
 
 
 def reported_briefly(kind: str) -> str:
-    """The same in two or three words, for the axis of a figure."""
+    """Returns the same in two or three words, for the axis of a figure."""
     return _BRIEFLY.get(kind, kind)

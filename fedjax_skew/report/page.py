@@ -1,8 +1,8 @@
-"""Any set of runs as one self-contained HTML page.
+"""A self-contained HTML page about any set of runs.
 
 Runs on the same data, partition and model form a problem with its own table and figures. The page
 needs no server and loads nothing: figures are inline, and a content security policy forbids
-everything else. Runs that are still running, were stopped or failed are shown with what they have.
+everything else. Runs that are unfinished, stopped or failed are shown with their available results.
 """
 
 import collections
@@ -17,13 +17,13 @@ from fedjax_skew.runs.store import Record
 
 
 class Column(NamedTuple):
-    """A column of the tables of runs; it is left out where no run has a text for it.
+    """A column of the tables of runs, which is omitted if no run has a text for it.
 
     Attributes:
-        heading: its heading.
-        text: what it says of a run.
-        number: what it is sorted by, largest first; None sorts by the text.
-        minor: whether narrow screens leave it out.
+        heading: the heading.
+        text: returns the text for a run.
+        number: returns the number by which runs are sorted, largest first; None sorts by the text.
+        minor: whether the column is hidden on narrow screens.
     """
 
     heading: str
@@ -35,7 +35,7 @@ class Column(NamedTuple):
 def _percent(
     heading: str, score: Callable[[Run], tuple[float, float | None] | None], minor: bool = True
 ) -> Column:
-    """Mean and standard deviation over seeds in percent."""
+    """Returns a column of means and standard deviations over seeds in percent."""
 
     def number(run: Run) -> float | None:
         return (score(run) or (None, None))[0]
@@ -48,7 +48,7 @@ def _percent(
 
 
 def _score(heading: str, column: str, which: str, minor: bool = True) -> Column:
-    """Mean and standard deviation over seeds of a column of ``metrics.jsonl``, in percent."""
+    """Returns such a column for a column of ``metrics.jsonl``."""
     return _percent(heading, lambda run: run.score(column, which), minor)
 
 
@@ -75,11 +75,11 @@ COLUMNS = (
 
 
 def page(records: Sequence[Record], title: str = "Runs") -> str:
-    """The whole page.
+    """Returns the whole page.
 
     Args:
         records: the runs, for example ``store.find(workdir)``.
-        title: heading and window title.
+        title: heading and title of the window.
     """
     jinja2 = errors.import_extra("jinja2", "report")
     environment = jinja2.Environment(
@@ -102,7 +102,7 @@ def page(records: Sequence[Record], title: str = "Runs") -> str:
 
 
 def _states(records: Sequence[Record]) -> str:
-    """``"8 runs: 5 finished, 3 running"``."""
+    """Returns a text such as ``"8 runs: 5 finished, 3 running"``."""
     states = collections.Counter(record.status for record in records)
     count = f"{len(records)} run{'s' if len(records) != 1 else ''}"
     return f"{count}: " + ", ".join(f"{n} {status}" for status, n in states.items())
@@ -113,7 +113,7 @@ def _columns(problem: Problem) -> list[Column]:
 
 
 def _status(run: Run) -> str:
-    """The status, and of a running one how far it is."""
+    """Returns the status of a run, with its progress if it is running."""
     record, total = run.record, int(run.fields.get("rounds", 0))
     if record.status != "running" or not total:
         return record.status
@@ -125,7 +125,7 @@ def _status(run: Run) -> str:
 
 
 def _progress(problem: Problem) -> float:
-    """The share of a problem's rounds that are done."""
+    """Returns the share of a problem's rounds that are done."""
     done = total = 0
     for run in problem.runs:
         rounds = max(int(run.fields.get("rounds", 0)), 1)
@@ -147,7 +147,7 @@ def _megabytes(run: Run) -> str:
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """What is known about a run beyond its numbers."""
+    """Returns the fields of a run, and its versions, device and hashes."""
     facts = dict(run.fields)
     for name in ("versions", "device"):
         facts |= {f"{name}.{k}": v for k, v in run.record.summary.get(name, {}).items()}

@@ -1,7 +1,7 @@
 """The figures of a report page, as SVG.
 
-An artist that belongs to a run has an ``id`` of a kind and the run's key, ``round-run3``, so that
-the page can hide the run in all figures at once.
+The ``id`` of an artist that belongs to a run consists of a kind and the run's key, as in
+``round-run3``, so that the page can hide the run in all figures at once.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ import numpy as np
 from fedjax_skew.report import bars, heatmaps, lines, style, training_curves
 from fedjax_skew.report.problems import Problem, Run
 
-_WIDTH = 4.6  # inches of a figure; more would make its text too small on a telephone
-_MOST_POINTS = 150  # of a curve
-_MOST_ROWS = 60  # of a figure
-_MOST_HISTOGRAMS = 8  # in a figure
+_WIDTH = 4.6  # Inches of a figure; the text of a wider one would be too small on a phone.
+_MOST_POINTS = 150  # Largest number of points of a curve.
+_MOST_ROWS = 60  # Largest number of rows of a figure.
+_MOST_HISTOGRAMS = 8  # Largest number of histograms in a figure.
 
 
 class Picture(NamedTuple):
-    """A figure of the page: SVG, what it shows, and a swatch per run if it has a legend."""
+    """A figure of the page: SVG, caption, and one swatch per run if it has a legend."""
 
     svg: str
     caption: str
@@ -27,7 +27,7 @@ class Picture(NamedTuple):
 
 
 def pictures(problem: Problem) -> list[Picture]:
-    """The figures of a problem: curves, clients by accuracy, the partition, and classes."""
+    """Returns the figures of a problem: curves, clients by accuracy, partition and classes."""
     looks = style.looks(run.key for run in problem.runs)
     found = [
         _curves(problem, "round", "Test accuracy over rounds", looks),

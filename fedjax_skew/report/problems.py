@@ -1,6 +1,6 @@
-"""Groups runs into problems: the same data, partition and model.
+"""Grouping of runs into problems, which have the same data, partition and model.
 
-Only runs of one problem can be compared. Runs with equal configurations still belong to different
+Only runs of one problem can be compared. Runs with equal configurations belong to different
 problems if they recorded different data or different partitions of one seed.
 """
 
@@ -20,26 +20,26 @@ from fedjax_skew.metrics.over_clients import worst_decile
 from fedjax_skew.report import names
 from fedjax_skew.runs.store import Record
 
-# The clients' samples depend on what the server takes.
+# Fields of server_data are included, because the clients' samples depend on them.
 _DATA = tuple(
     name
     for name in FIELDS
     if name.startswith(("dataset.", "server_data.")) and not FIELDS[name].execution
 )
 SHARED = (*_DATA, "partition", "num_clients", "model")
-_SHOWN = ("method", "num_seeds")  # columns of their own
+_SHOWN = ("method", "num_seeds")  # Fields that have their own columns.
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run among others.
+    """A run of a problem.
 
     Attributes:
         key: an identifier, unique among all runs.
-        record: what its directory holds.
-        fields: its configuration by dotted names, of the hyper-parameters only those in use.
+        record: the content of its directory.
+        fields: its configuration by dotted names, with only those hyper-parameters that are used.
         directory: its directory, relative to that of all runs.
-        differs: fields that distinguish it from other runs of its problem, ``"tau=0.5"``.
+        differs: fields that distinguish it from other runs of its problem, such as ``"tau=0.5"``.
     """
 
     key: str
@@ -50,12 +50,12 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's name as it is written; the directory's if there is no configuration."""
+        """The label of the method, or the name of the directory without a configuration."""
         return names.method(str(self.fields.get("method", self.record.path.name)))
 
     @property
     def name(self) -> str:
-        """The method, and in brackets what distinguishes the run."""
+        """The method, with the fields that distinguish the run in brackets."""
         return f"{self.method} ({self.differs})" if self.differs else self.method
 
     @functools.cached_property
@@ -67,7 +67,7 @@ class Run:
         )
 
     def score(self, column: str, which: str) -> tuple[float, float | None] | None:
-        """Mean and standard deviation over seeds in percent of a column of ``metrics.jsonl``.
+        """Returns mean and standard deviation over seeds of a column of metrics, in percent.
 
         Args:
             column: for example ``"accuracy"``.
@@ -82,8 +82,8 @@ class Run:
     def client_accuracy(self) -> np.ndarray | None:
         """Accuracy of every client on its own label distribution in percent, ``[S, K]``.
 
-        It is that of the clients' own models where the method has them (nan for clients that were
-        not evaluated), else that of the global model; None without a table of clients.
+        It is that of the clients' own models if the method has them, with nan for clients that were
+        not evaluated, and otherwise that of the global model; None without a table of clients.
         """
         table = self.record.clients or {}
         if not {"seed", "own_accuracy", "global_accuracy"} <= set(table):
@@ -97,14 +97,14 @@ class Run:
 
     @functools.cached_property
     def worst_decile(self) -> tuple[float, float | None] | None:
-        """Mean of the lowest tenth of ``client_accuracy``, and its deviation over seeds."""
+        """Mean and standard deviation over seeds of the lowest tenth of ``client_accuracy``."""
         if self.client_accuracy is None:
             return None
         return curves.mean_std(worst_decile(self.client_accuracy))
 
     @property
     def megabytes(self) -> float | None:
-        """Megabytes sent in both directions so far, mean over seeds; None if not counted."""
+        """Megabytes sent in both directions so far, averaged over seeds; None if not counted."""
         return curves.mean_std(self.record.megabytes)[0] if self.record.megabytes else None
 
     @property
@@ -126,7 +126,7 @@ class Problem:
     Attributes:
         key: an identifier, unique on the page.
         title: data, partition, model and number of clients.
-        runs: its runs, the most accurate first.
+        runs: the runs, sorted by decreasing accuracy.
     """
 
     key: str
@@ -135,7 +135,7 @@ class Problem:
 
 
 def problems(records: Sequence[Record]) -> list[Problem]:
-    """The problems of some runs, in the order of their first run."""
+    """Groups runs into problems, in the order of their first run."""
     root = os.path.commonpath([str(record.path.parent.resolve()) for record in records] or ["."])
     found: dict[tuple[str, ...], list[Run]] = {}
     for place, record in enumerate(records):
@@ -155,7 +155,7 @@ def problems(records: Sequence[Record]) -> list[Problem]:
 
 
 def _by_recorded_data(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
-    """Separates runs that recorded different data; one that recorded none yet joins the first."""
+    """Separates runs that recorded different data; runs without a record join the first group."""
     groups: list[tuple[dict[str, str], list[Run]]] = []
     for run in runs:
         mine = run.record.data_hashes
@@ -170,7 +170,7 @@ def _by_recorded_data(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Ru
 
 
 def _recorded(known: Mapping[str, str]) -> str:
-    """``"data 3f2a91c0, partition of seed 0 77ab01f2"``."""
+    """Returns a text such as ``"data 3f2a91c0, partition of seed 0 77ab01f2"``."""
     return ", ".join(f"{name} {value[:8]}" for name, value in list(known.items())[:2])
 
 
@@ -188,7 +188,7 @@ def _title(fields: Mapping[str, Any]) -> str:
 
 
 def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields by dotted names; one that an older file lacks had its default value."""
+    """Returns fields by dotted names; fields that an older file lacks have their defaults."""
     if not config:
         return {}
     given = flatten(config)
@@ -205,7 +205,7 @@ def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _distinguished(runs: Sequence[Run]) -> list[Run]:
-    """The runs with ``differs`` filled in; what more than half of them share needs no words."""
+    """Returns the runs with ``differs`` set, omitting values that more than half of them share."""
     found = []
     for run in runs:
         words = []
@@ -225,7 +225,7 @@ def _distinguished(runs: Sequence[Run]) -> list[Run]:
 
 
 def _counts(name: str) -> bool:
-    """Whether a field changes results and is neither in a title nor in a column of its own."""
+    """Returns whether a field affects results and is neither in the title nor a column."""
     if name not in FIELDS or name in (*SHARED, *_SHOWN):
         return False
     return not (FIELDS[name].execution or FIELDS[name].resumable)

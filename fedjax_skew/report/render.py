@@ -1,8 +1,9 @@
-"""Result tables as markdown, CSV and LaTeX.
+"""Rendering of result tables as Markdown, CSV and LaTeX.
 
-Pure functions from a ``result_table.Table`` to a string. All three carry the same facts: mean and
-standard deviation, the number of seeds, what is reported, the paper's number and the gap, rank
-agreement with the paper, failures with their reason, what was scaled down, and footnotes.
+Every format is a pure function from a ``result_table.Table`` to a string. All three contain the
+mean and the standard deviation, the number of seeds, the reported quantity, the paper's number and
+the gap to it, the rank agreement with the paper, failures with their reason, what was scaled down,
+and footnotes.
 """
 
 import csv
@@ -41,13 +42,13 @@ _LATEX = {
 
 
 class _Notes:
-    """Numbers sentences in order of first use; the same sentence keeps its number."""
+    """Numbers of sentences in order of first use; equal sentences share a number."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
 
     def numbers(self, texts: tuple[str, ...]) -> str:
-        """The numbers of some sentences, ``"1,3"``, new ones being added; empty for none."""
+        """Returns the numbers of sentences, such as ``"1,3"``, and adds those that are new."""
         for text in texts:
             if text not in self.texts:
                 self.texts.append(text)
@@ -55,17 +56,17 @@ class _Notes:
 
 
 def escape_markdown(text: str) -> str:
-    """Text that shows as it is, on one line, also inside a table cell."""
+    """Escapes text for one line of Markdown, also inside a table cell."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX sets as it is, on one line."""
+    """Escapes text for one line of LaTeX."""
     return "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
 
 
 def to_markdown(table: Table) -> str:
-    """GitHub-flavoured markdown: heading, table, and notes below it."""
+    """Returns GitHub-flavoured Markdown: a heading, the table, and notes below it."""
     notes = _Notes()
 
     def marked(text: str, remarks: tuple[str, ...]) -> str:
@@ -107,9 +108,9 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """One line per cell, numbers unrounded, lists separated by semicolons.
+    """Returns CSV with one line per cell, unrounded numbers, and lists separated by semicolons.
 
-    The table's footnotes stand in the first line only, so that they are not repeated per cell.
+    The table's footnotes are only in the first line, so that they are not repeated for every cell.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -144,10 +145,10 @@ def to_csv(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    r"""A ``table`` environment; needs the package ``booktabs`` only.
+    r"""Returns a LaTeX ``table`` environment, which only requires the package ``booktabs``.
 
-    Every method takes two lines, ours and the paper's with the gap, so that wide tables stay
-    as narrow as the papers' own. The label for ``\ref`` is made from the title.
+    Every method has two lines, the measured numbers and those of the paper with the gap, so that
+    tables are as narrow as those of the papers. The label for ``\ref`` is derived from the title.
     """
     notes = _Notes()
 
@@ -217,12 +218,12 @@ def _number(value: float | None) -> str:
 
 
 def _latex_number(text: str) -> str:
-    """A sign becomes a real minus; the double hyphen of an empty cell stays a dash."""
+    """Replaces a minus sign by one in math mode, except for the double hyphen of empty cells."""
     return re.sub(r"(?<!-)-(?=\d)", "$-$", text)
 
 
 def _latex_head(table: Table) -> list[str]:
-    """One line of column names, under a line of groups where there are any."""
+    """Returns a line of column names, below a line of groups if there are any."""
     lines = []
     if any(column.group for column in table.columns):
         groups, rules, start = [""], [], 2

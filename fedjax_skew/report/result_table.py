@@ -1,8 +1,8 @@
-"""A table of results: methods by settings, measured beside printed.
+"""A table of results with methods as rows and settings as columns, compared with a paper.
 
-``collect`` makes tables from runs, ``render`` turns them into markdown, CSV and LaTeX; the words
-that all renderings share are here. Numbers are in the units of the paper, which for accuracies
-means percent.
+``collect`` builds tables from runs, and ``render`` converts them to Markdown, CSV and LaTeX; the
+texts that all formats share are defined here. Numbers are in the units of the paper, which is
+percent for accuracies.
 """
 
 import dataclasses
@@ -19,14 +19,14 @@ MEGABYTES = "Megabytes"
 
 
 class Header(NamedTuple):
-    """A row's or column's name with the words to print for it.
+    """The header of a row or column.
 
     Attributes:
-        key: finds the cells.
-        group: what neighbouring headers share (a column's data set), or empty.
-        label: the rest.
-        higher_is_better: false where a small number wins.
-        decimals: digits after the point in the column's numbers.
+        key: the key of the cells.
+        group: text that neighbouring headers share, such as the dataset of a column, or empty.
+        label: the rest of the text.
+        higher_is_better: False if smaller numbers are better.
+        decimals: number of decimals of the column's numbers.
     """
 
     key: str
@@ -43,16 +43,16 @@ class Header(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One method in one setting.
+    """The results of one method in one setting.
 
     Attributes:
-        values: one number per finished seed; empty when the cell was not run or failed.
-        failure: why the cell, or some of its seeds, failed; empty if nothing did.
+        values: one number per finished seed; empty if the cell was not run or failed.
+        failure: the reason why the cell, or some of its seeds, failed; empty without a failure.
         paper: the paper's number, if there is one.
         paper_std: its standard deviation, if printed.
-        notes: sentences that belong to this cell alone.
-        megabytes: sent between server and clients in the whole run, one number per seed; empty if
-            they were not counted.
+        notes: sentences about this cell.
+        megabytes: megabytes sent between the server and clients in the whole run, one number per
+            seed; empty if they were not counted.
     """
 
     values: tuple[float, ...] = ()
@@ -64,40 +64,40 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
-        """Mean over seeds, or None without values."""
+        """The mean over seeds, or None without values."""
         return curves.mean_std(self.values)[0] if self.values else None
 
     @property
     def std(self) -> float | None:
-        """Standard deviation over seeds (divisor S - 1), or None with fewer than two."""
+        """The standard deviation over seeds (divisor S - 1), or None with fewer than two."""
         return curves.mean_std(self.values)[1] if self.values else None
 
     @property
     def gap(self) -> float | None:
-        """Measured minus printed, or None if either is missing."""
+        """The measured minus the printed number, or None if either is missing."""
         return None if self.mean is None or self.paper is None else self.mean - self.paper
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that belong to the cell, its failure first."""
+        """Sentences about the cell, starting with its failure."""
         return (*([f"Failed: {self.failure}"] if self.failure else []), *self.notes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of methods, columns of settings.
+    """A table with methods as rows and settings as columns.
 
     Attributes:
-        title: for example ``"FedVLS Table 1"``.
-        rows: headers of the rows; ``key`` finds the cells.
+        title: the title, for example ``"FedVLS Table 1"``.
+        rows: headers of the rows.
         columns: headers of the columns.
-        cells: by (row key, column key); a missing one counts as not run.
-        caption: what the table shows.
-        reported: what the measured numbers are: ``last``, ``best``, ``mean_last_50``...
-        paper_reported: what the paper's numbers are; empty if there is no paper.
+        cells: cells by (row key, column key); missing cells count as not run.
+        caption: a description of the table.
+        reported: the measured quantity: ``last``, ``best``, ``mean_last_50``...
+        paper_reported: the quantity that the paper reports; empty if there is no paper.
         row_marks: sentences about a whole row, by row key, for example that the method uses data
             on the server.
-        scaled: what was made smaller than in the paper, one sentence each.
+        scaled: sentences about what is smaller than in the paper.
         footnotes: sentences about the table, for example known inconsistencies of the paper.
     """
 
@@ -124,12 +124,12 @@ class Table:
                 raise errors.unknown("row", row, rows)
 
     def cell(self, row: Header, column: Header) -> Cell:
-        """The cell, empty if it was never run."""
+        """Returns a cell, which is empty if it was not run."""
         return self.cells.get((row.key, column.key), Cell())
 
     @property
     def has_paper(self) -> bool:
-        """Whether any cell has a paper's number beside it."""
+        """Whether any cell has a paper's number."""
         return any(cell.paper is not None for cell in self.cells.values())
 
     @property
@@ -139,11 +139,11 @@ class Table:
 
 
 class Agreement(NamedTuple):
-    """How far the order of methods agrees with the paper's in one column.
+    """The agreement of the order of methods with that of the paper in one column.
 
     Attributes:
-        spearman: rank correlation, or None when there is no order to compare.
-        methods: how many methods have both numbers.
+        spearman: rank correlation, or None if there is no order to compare.
+        methods: number of methods with both numbers.
     """
 
     spearman: float | None
@@ -151,10 +151,10 @@ class Agreement(NamedTuple):
 
 
 def places(table: Table, column: Header) -> dict[str, int]:
-    """Who is best (1) and second (2) in a column, by row key.
+    """Returns the best (1) and second best (2) methods of a column, by row key.
 
-    Means are compared at the precision that is shown, so what looks equal shares a place. Values
-    that are not finite take no part. With one method alone there is no contest.
+    Means are compared at the precision of the table, so that equal texts share a place. Non-finite
+    values are excluded. The result is empty for a single method.
     """
     shown = {}
     for row in table.rows:
@@ -168,7 +168,7 @@ def places(table: Table, column: Header) -> dict[str, int]:
 
 
 def agreement(table: Table, column: Header) -> Agreement:
-    """Spearman's rank correlation between measured and printed numbers of a column's rows."""
+    """Computes the rank correlation between the measured and printed numbers of a column."""
     cells = [table.cell(row, column) for row in table.rows]
     pairs = [
         (cell.mean, cell.paper)
@@ -181,19 +181,19 @@ def agreement(table: Table, column: Header) -> Agreement:
 
 
 def seed_counts(table: Table) -> tuple[int, ...]:
-    """The different numbers of seeds behind the measured cells, sorted."""
+    """Returns the distinct numbers of seeds of the measured cells, sorted."""
     return tuple(sorted({len(cell.values) for cell in table.cells.values() if cell.values}))
 
 
 def mean_text(cell: Cell, column: Header) -> str:
-    """The measured mean, or that there is none."""
+    """Returns the text of the measured mean, or of its absence."""
     if cell.mean is None:
         return "failed" if cell.failure else NOT_RUN
     return f"{cell.mean:.{column.decimals}f}"
 
 
 def spread_text(cell: Cell, column: Header, table: Table) -> str:
-    """Standard deviation, and the number of seeds where it is not the usual one."""
+    """Returns the standard deviation, and the number of seeds if other cells have more."""
     words = [] if cell.std is None else [f"± {cell.std:.{column.decimals}f}"]
     if cell.values and len(cell.values) != seed_counts(table)[-1]:
         words.append(f"n={len(cell.values)}")
@@ -201,24 +201,24 @@ def spread_text(cell: Cell, column: Header, table: Table) -> str:
 
 
 def paper_text(cell: Cell, column: Header) -> tuple[str, str]:
-    """The paper's number and the signed gap to it, each empty if there is none."""
+    """Returns the paper's number and the signed gap to it, each empty if there is none."""
     if cell.paper is None:
         return "", ""
     printed = f"{cell.paper:.{column.decimals}f}"
     if cell.gap is None:
         return printed, ""
-    # Adding zero after rounding keeps a gap of -0.001 from showing as a negative zero.
+    # Adding zero after rounding prevents a gap of -0.001 from being shown as a negative zero.
     return printed, f"{round(cell.gap, column.decimals) + 0.0:+.{column.decimals}f}"
 
 
 def agreement_text(table: Table, column: Header) -> str:
-    """Rank agreement of a column with the paper."""
+    """Returns the text of a column's rank agreement with the paper."""
     spearman, methods = agreement(table, column)
     return NOT_RUN if spearman is None else f"{spearman:.2f} (n={methods})"
 
 
 def megabytes_text(table: Table, row: Header) -> str:
-    """What a row sends per seed, lowest to highest where its columns differ; empty if unknown."""
+    """Returns the megabytes of a row per seed, as a range if its columns differ, or empty."""
     cells = [table.cell(row, column) for column in table.columns]
     means = [curves.mean_std(cell.megabytes)[0] for cell in cells if cell.megabytes]
     texts = [names.megabytes(mean) for mean in (min(means), max(means))] if means else []
@@ -226,11 +226,11 @@ def megabytes_text(table: Table, row: Header) -> str:
 
 
 def legend(table: Table, paper_place: str) -> list[str]:
-    """How to read the table.
+    """Returns sentences that explain the table.
 
     Args:
         table: the table.
-        paper_place: where the rendering puts the paper's numbers, ``"In brackets"``.
+        paper_place: the place of the paper's numbers in the format, such as ``"In brackets"``.
     """
     counts = seed_counts(table)
     fewer = ", or over all of fewer" if table.reported == "mean_last_50" else ""

@@ -1,9 +1,9 @@
-"""One look for all figures: colour-blind safe, and still distinct when printed in grey.
+"""The common style of all figures, which is colour-blind safe and readable in greyscale.
 
-Series differ by colour (Okabe and Ito's palette without its yellow, which is too faint on white),
-by marker, by line style and by hatch at once, so that none of these alone has to carry the
-meaning. Figures are made without pyplot: no global state and no display. matplotlib is an optional
-requirement and imported on first use.
+Series differ in colour (Okabe and Ito's palette without yellow, which is too faint on white), in
+marker, in line style and in hatch, so that none of these alone has to distinguish them. Figures are
+created without pyplot, and therefore need neither global state nor a display. matplotlib is an
+optional dependency and is imported on first use.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h", "d")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oooo")
-# For many classes at once: Tol's muted colours and black.
+# Tol's muted colours and black, for many classes.
 CLASS_COLORS = (
     *("#332288", "#CC6677", "#44AA99", "#DDCC77", "#88CCEE", "#882255", "#117733", "#AA4499"),
     *("#999933", "#000000"),
 )
-SEQUENTIAL = "Blues"  # white at zero, monotone in lightness
-WIDTH = 6.6  # inches, the text width of a page
+SEQUENTIAL = "Blues"  # White at zero and monotone in lightness.
+WIDTH = 6.6  # Width of a page's text in inches.
 DPI = 200
 
 _RC: dict[Any, Any] = {
@@ -67,7 +67,7 @@ _RC: dict[Any, Any] = {
 
 
 class Look(NamedTuple):
-    """How the n-th series is drawn."""
+    """The appearance of a series."""
 
     color: str
     marker: str
@@ -76,24 +76,24 @@ class Look(NamedTuple):
 
 
 def look(index: int) -> Look:
-    """The look of the ``index``-th series; the first 91 differ in colour or marker."""
+    """Returns the look of the ``index``-th series; the first 91 differ in colour or marker."""
     return Look(
         COLORS[index % len(COLORS)],
         MARKERS[index % len(MARKERS)],
-        # Two series of one colour get different lines.
+        # Series of the same colour have different line styles.
         LINES[(index % len(COLORS) + index // len(COLORS)) % len(LINES)],
         HATCHES[index % len(HATCHES)],
     )
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """A look for every name, in order of first appearance."""
+    """Returns one look per name, in order of first appearance."""
     return {name: look(index) for index, name in enumerate(dict.fromkeys(names))}
 
 
 @contextlib.contextmanager
 def context() -> Iterator[None]:
-    """The project's matplotlib settings on top of the defaults, whatever the user's own are."""
+    """Applies the project's matplotlib settings to the defaults, ignoring the user's settings."""
     matplotlib = errors.import_extra("matplotlib", "report")
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -102,7 +102,7 @@ def context() -> Iterator[None]:
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
-    """Runs a drawing function under ``context``."""
+    """Decorates a drawing function to run under ``context``."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -115,14 +115,14 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
 def panels(
     count: int, *, columns: int, height: float, width: float = WIDTH, **subplots: Any
 ) -> tuple["Figure", list[Any]]:
-    """A figure with ``count`` axes in rows of at most ``columns``.
+    """Creates a figure with ``count`` axes in rows of at most ``columns``.
 
     Args:
         count: number of panels.
-        columns: most panels side by side.
-        height: inches of one row.
-        width: inches of the whole figure.
-        **subplots: passed on to ``Figure.subplots``.
+        columns: largest number of panels per row.
+        height: height of one row in inches.
+        width: width of the whole figure in inches.
+        **subplots: arguments of ``Figure.subplots``.
 
     Returns:
         The figure and its axes, row by row.
@@ -141,21 +141,21 @@ def panels(
 
 
 def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options: Any) -> None:
-    """One legend above all panels, each name once; none if there is nothing to tell apart.
+    """Adds one legend above all panels, with every name once, if there are at least two names.
 
     Args:
         figure: the figure.
-        axes: where the named artists are.
-        columns: most names side by side, fewer if they are long; they are spread evenly over the
-            rows needed.
-        **options: passed on to ``Figure.legend``.
+        axes: the axes that contain the named artists.
+        columns: largest number of names per row, which is reduced if they are long; names are
+            distributed evenly over the rows.
+        **options: arguments of ``Figure.legend``.
     """
     named: dict[str, Any] = {}
     for axis in axes:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
             named.setdefault(name, handle)
     if len(named) > 1:
-        # A letter takes about a fourteenth of an inch, a line with its space as much as six.
+        # A letter is about 1/14 inch wide; a handle with its space is as wide as six letters.
         fitting = int(14 * figure.get_figwidth() / (max(map(len, named)) + 6))
         columns = max(min(columns, fitting), 1)
         rows = -(-len(named) // columns)
@@ -169,9 +169,9 @@ def legend(figure: "Figure", axes: Sequence[Any], *, columns: int = 5, **options
 
 
 def caption(figure: "Figure", text: str) -> None:
-    """Adds small words below all panels, wrapped to the width of the figure."""
+    """Adds a small text below all panels, wrapped to the width of the figure."""
     text = textwrap.fill(text, int(figure.get_figwidth() * 22))
-    # The words get room of their own, so that the panels keep theirs.
+    # The figure is enlarged, so that the panels keep their size.
     figure.set_figheight(figure.get_figheight() + 0.11 * (text.count("\n") + 2))
     figure.supxlabel(text, x=0.01, ha="left", fontsize=6, color="#555555")
 
@@ -185,14 +185,14 @@ def whole_numbers(axis: Any) -> None:
 
 
 def label_outer(axes: Sequence[Any], ylabel: str) -> None:
-    """Labels the vertical axis of the leftmost panels only."""
+    """Labels only the vertical axes of the leftmost panels."""
     for axis in axes:
         if axis.get_subplotspec().is_first_col():
             axis.set_ylabel(ylabel)
 
 
 def over_seeds(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """Mean and standard deviation over the last axis of ``[X, S]``; ``[X]`` has none to show."""
+    """Returns mean and standard deviation over the last axis of ``[X, S]``, or None for ``[X]``."""
     values = np.asarray(values, np.float64)
     if values.ndim == 1:
         return values, None
@@ -202,11 +202,11 @@ def over_seeds(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
 def save(figure: "Figure", path_stem: str | os.PathLike[str]) -> tuple[pathlib.Path, pathlib.Path]:
     """Writes ``<path_stem>.png`` (200 dpi) and ``<path_stem>.pdf``.
 
-    Neither holds a date or a program version: the same figure gives the same bytes.
+    Neither file contains a date or a program version, so that equal figures give equal bytes.
 
     Args:
-        figure: what to write.
-        path_stem: path without a suffix; missing folders are made.
+        figure: the figure.
+        path_stem: path without a suffix; missing directories are created.
 
     Returns:
         The paths of the PNG and the PDF.
@@ -222,14 +222,15 @@ def save(figure: "Figure", path_stem: str | os.PathLike[str]) -> tuple[pathlib.P
 
 
 def svg(figure: "Figure", label: str) -> str:
-    """The figure as SVG to be put into an HTML page: scalable, with a clear ground.
+    """Returns the figure as scalable SVG with a transparent background, for an HTML page.
 
-    Text stays text, drawn in the reader's font. An artist's ``gid`` becomes an ``id``; those that
-    matplotlib makes up are dropped where nothing refers to them, since a page has several figures.
+    Text is kept as text and drawn in the reader's font. An artist's ``gid`` becomes its ``id``.
+    The ids that matplotlib generates are removed if nothing refers to them, because a page has
+    several figures.
 
     Args:
-        figure: what to write.
-        label: what the figure shows, for those who cannot see it.
+        figure: the figure.
+        label: a description of the figure for screen readers.
     """
     from xml.sax import saxutils
 

@@ -1,4 +1,4 @@
-"""Test accuracy of runs over rounds, and against the megabytes that were sent until then."""
+"""Test accuracy of runs over rounds and over the megabytes sent so far."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Series = dict[str, tuple[np.ndarray, np.ndarray]]
 
-# What accuracy is drawn against, with the label of the axis and the title of a panel.
+# The quantities on the horizontal axis, with the label of the axis and the title of a panel.
 AGAINST = {
     "round": ("round", "over rounds"),
     "megabytes": ("megabytes sent, both directions", "against megabytes"),
@@ -21,11 +21,11 @@ AGAINST = {
 
 
 def series(runs: Mapping[str, Sequence[Record]], against: str = "round") -> Series:
-    """``(x [T], test accuracy [S, T] in percent)`` by name, as ``lines.curves`` takes them.
+    """Returns ``(x [T], test accuracy [S, T] in percent)`` by name, for ``lines.curves``.
 
     Args:
-        runs: by name, one run or several with the seeds of one configuration. A name without an
-            evaluation, or without counted bytes, is left out.
+        runs: by name, one or several runs with the seeds of one configuration. A name without
+            evaluations, or without counted bytes, is omitted.
         against: one of ``AGAINST``.
     """
     found: Series = {}
@@ -40,11 +40,11 @@ def series(runs: Mapping[str, Sequence[Record]], against: str = "round") -> Seri
 
 
 def draw(runs: Mapping[str, Sequence[Record]], title: str = "") -> "Figure | None":
-    """One panel over rounds and one against megabytes, as far as there are any; else None.
+    """Draws one panel over rounds and one over megabytes; returns None if there is no data.
 
     Args:
         runs: as for ``series``.
-        title: what the runs have in common, for the panels' titles.
+        title: a description of the runs for the panels' titles.
     """
     panels, labels = {}, []
     for against, (label, words) in AGAINST.items():
