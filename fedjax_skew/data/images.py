@@ -62,15 +62,13 @@ def progress(title: str, total: int) -> Any:
     )
 
 
-def decode_files(
-    title: str, paths: Sequence[Path], *, channels: int = 3, size: tuple[int, int]
-) -> np.ndarray:
-    """Decodes files into uint8 ``[len(paths), *size, channels]``, in the given order."""
-    out = np.empty((len(paths), *size, channels), np.uint8)
+def decode_files(title: str, paths: Sequence[Path], *, size: tuple[int, int]) -> np.ndarray:
+    """Decodes files into uint8 ``[len(paths), *size, 3]``, in the given order."""
+    out = np.empty((len(paths), *size, 3), np.uint8)
 
     def work(start: int) -> None:
         for index in range(start, min(start + _BLOCK, len(paths))):
-            out[index] = decode(paths[index], channels=channels, size=size)
+            out[index] = decode(paths[index], size=size)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool, progress(title, len(paths)) as bar:
         for _ in pool.map(work, range(0, len(paths), _BLOCK)):

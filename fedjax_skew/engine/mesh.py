@@ -54,19 +54,19 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     return place(tree, mesh, P())
 
 
-def sum_over_devices(tree: PyTree, axis: str = "clients") -> PyTree:
+def sum_over_devices(tree: PyTree) -> PyTree:
     """Sums arrays over the devices inside ``shard_map``; booleans are summed as integers."""
-    return _fused(lambda flat: jax.lax.psum(flat, axis), tree)
+    return _fused(lambda flat: jax.lax.psum(flat, "clients"), tree)
 
 
-def sum_to_devices(tree: PyTree, axis: str = "clients") -> PyTree:
+def sum_to_devices(tree: PyTree) -> PyTree:
     """Sums arrays ``[D, ...]`` over the devices; device ``d`` receives part ``d``, ``[...]``."""
-    return _fused(lambda flat: jax.lax.psum_scatter(flat, axis), tree, leading=1)
+    return _fused(lambda flat: jax.lax.psum_scatter(flat, "clients"), tree, leading=1)
 
 
-def gather_from_devices(tree: PyTree, axis: str = "clients") -> PyTree:
+def gather_from_devices(tree: PyTree) -> PyTree:
     """Stacks the arrays ``[...]`` of all devices to ``[D, ...]`` on each of them."""
-    return _fused(lambda flat: jax.lax.all_gather(flat, axis), tree)
+    return _fused(lambda flat: jax.lax.all_gather(flat, "clients"), tree)
 
 
 def _fused(collective: Callable[[Any], Any], tree: PyTree, leading: int = 0) -> PyTree:

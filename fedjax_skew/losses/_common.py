@@ -153,15 +153,12 @@ def log_softmax(logits: jax.Array, keep: jax.Array | None = None) -> jax.Array:
     return jnp.where(keep, log_q, 0)
 
 
-def logsumexp(values: jax.Array, keep: jax.Array, empty: float = 0.0) -> jax.Array:
-    """Computes the log-sum-exp over the last axis among the entries in ``keep``.
-
-    The result is ``empty`` where no entry is kept.
-    """
+def logsumexp(values: jax.Array, keep: jax.Array) -> jax.Array:
+    """Computes the log-sum-exp over the last axis among the entries in ``keep``; 0 without any."""
     some = keep.any(axis=-1)
     safe = keep | ~some[..., None]
     total = jax.nn.logsumexp(jnp.where(safe, values, -jnp.inf), axis=-1)
-    return jnp.where(some, total, empty)
+    return jnp.where(some, total, 0.0)
 
 
 def negative_log_likelihood(

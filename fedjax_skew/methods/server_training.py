@@ -88,7 +88,7 @@ def draw(key: jax.Array, size: int, number: int) -> jax.Array:
 
 
 def lookup(
-    fn: Callable[[jax.Array], PyTree], x: jax.Array, draws: int, chunk: int = 256
+    fn: Callable[[jax.Array], PyTree], x: jax.Array, draws: int
 ) -> Callable[[jax.Array], PyTree]:
     """Returns ``ids -> fn(x[ids])``, computed directly or read from a table.
 
@@ -97,12 +97,11 @@ def lookup(
         x: all samples.
         draws: total number of samples that will be looked up. If it is at least the number of
             samples, the values of all samples are computed once and stored in a table.
-        chunk: batch size with which the table is computed.
     """
     number = x.shape[0]
     if draws < number:
         return lambda ids: fn(x[ids])
-    chunk = min(chunk, number)
+    chunk = min(256, number)
     count = -(-number // chunk)
     ids = jnp.minimum(jnp.arange(count * chunk), number - 1).reshape(count, chunk)
     rows = jax.lax.map(lambda i: fn(x[i]), ids)
