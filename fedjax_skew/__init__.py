@@ -1,19 +1,19 @@
 """Federated learning under label skew, vectorised in JAX.
 
-``dir(fedjax_skew)`` lists the public API; everything else is an implementation module. Names are
-imported on first use, so ``import fedjax_skew`` imports nothing and ``import fedjax_skew.losses``
-needs only JAX.
+``dir(fedjax_skew)`` lists the public API; all other modules are implementation details. Names are
+imported on first use, so that ``import fedjax_skew`` imports nothing else and ``import
+fedjax_skew.losses`` requires only JAX.
 
 Runs
-    ``default_config``, ``simulate`` (one call, no files), ``train_and_evaluate`` (with a run
-    directory), ``load_model`` (from a run directory), ``make_simulation`` (pure functions to jit,
+    ``default_config``, ``simulate`` (one call, without files), ``train_and_evaluate`` (with a run
+    directory), ``load_model`` (from a run directory), ``make_simulation`` (pure functions for jit,
     scan and vmap), ``Callback``
 Data
     ``Dataset`` (``Dataset.from_arrays``), ``load_dataset``, ``partition``, ``Partition``
     (``Partition.from_indices``, ``Partition.from_client_ids``), ``save_partition``
 Building blocks
     ``losses`` (pure kernels), ``methods`` (by name), ``models`` (flax modules)
-Methods of your own
+Custom methods
     ``Method``, ``compose`` and the records that a method's functions receive and return:
     ``InitContext``, ``RunInfo``, ``Client``, ``Batch``, ``LossContext``, ``Step``, ``Aux``,
     ``StepResult``, ``LocalResult``, ``Upload``, ``Round``, ``ServerResult``, ``MethodState``,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Where each public name is defined.
+# The module in which each public name is defined.
 _PLACES = {
     "Aux": "methods.base.Aux",
     "Batch": "methods.base.Batch",

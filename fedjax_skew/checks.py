@@ -1,15 +1,15 @@
-"""Validation of configuration fields and hyper-parameters, declared where a value is declared.
+"""Rules that validate configuration fields and hyper-parameters.
 
-A rule says what one value may be. Configuration fields hold a rule each; functions that build
-methods, partitions or datasets carry theirs in their signature::
+A rule states which values are allowed. Every configuration field has a rule. Functions that build
+methods, partitions or datasets declare the rules of their parameters in their signature::
 
     @validated("hparams.fedlc")
     def fedlc(*, tau: Annotated[float, at_least(0)] = 1.0, form: Literal["paper", "code"] = "code"):
         ...
 
-``bool``, ``int``, ``float``, ``str`` and ``Literal`` annotations are rules by themselves, and
-frequent rules have a name: ``tau: NonNegative = 1.0``. A value that breaks its rule raises a
-``ValueError`` of one sentence that names the field, the value and what is allowed.
+``bool``, ``int``, ``float``, ``str`` and ``Literal`` annotations are rules themselves, and frequent
+rules have names, as in ``tau: NonNegative = 1.0``. A value that violates its rule raises a
+``ValueError`` whose message is one sentence that names the field, the value and the allowed values.
 """
 
 import ast
@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from fedjax_skew.errors import unknown
 
-LARGEST = 1e30  # Larger values leave no headroom in float32.
+LARGEST = 1e30  # Larger values could overflow in float32.
 LARGEST_INT = 2**31 - 1
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -35,14 +35,14 @@ _Result = TypeVar("_Result")
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What one value may be.
+    """A rule for the value of a field.
 
     Attributes:
         kind: ``float``, ``int``, ``bool``, ``str`` or ``tuple``.
-        allowed: completes the sentence "it must be ...".
-        accepts: whether a value of that kind is allowed.
-        choices: the allowed words of a ``str``, or empty.
-        example: a value to show in messages.
+        allowed: a description that completes the sentence "it must be ...".
+        accepts: returns whether a value of that kind is allowed.
+        choices: the allowed values of a ``str``, or empty.
+        example: an example for error messages.
         smoke: the largest value in a smoke run, or None to keep the value.
     """
 
@@ -54,7 +54,7 @@ class Rule:
     smoke: int | None = None
 
     def check(self, field: str, value: Any) -> None:
-        """Raises ``ValueError`` unless ``value`` is allowed."""
+        """Raises ``ValueError`` if ``value`` is not allowed."""
         if self.choices and not (isinstance(value, str) and value in self.choices):
             raise unknown(field, value, self.choices)
         try:
@@ -65,7 +65,7 @@ class Rule:
             raise ValueError(f"{field}={value!r} is not allowed; it must be {self.allowed}.")
 
     def parse(self, field: str, text: str) -> Any:
-        """Converts a word of a specification such as ``dirichlet(beta=0.1)`` and checks it."""
+        """Converts and checks an argument of a specification such as ``dirichlet(beta=0.1)``."""
         value: Any = text
         try:
             if self.kind is bool:
@@ -81,7 +81,7 @@ class Rule:
 
 
 def _is_a(kind: type, value: Any) -> bool:
-    """Whether ``value`` has the kind; an int is a float, a bool is neither."""
+    """Returns whether ``value`` has the kind; an int is also a float, a bool is neither."""
     if kind is float:
         return isinstance(value, numbers.Real) and not isinstance(value, bool)
     if kind is int:
@@ -92,7 +92,7 @@ def _is_a(kind: type, value: Any) -> bool:
 
 
 def number(low: float = -LARGEST, high: float = LARGEST, *, above: bool = False) -> Rule:
-    """A finite number in ``[low, high]``, or in ``(low, high]`` with ``above``."""
+    """Returns the rule for a number in ``[low, high]``, or in ``(low, high]`` with ``above``."""
 
     def accepts(value):
         return math.isfinite(value) and (value > low if above else value >= low) and value <= high
@@ -109,29 +109,29 @@ def number(low: float = -LARGEST, high: float = LARGEST, *, above: bool = False)
 
 
 def whole(low: int = -LARGEST_INT, high: int = LARGEST_INT, *, smoke: int | None = None) -> Rule:
-    """An integer in ``[low, high]``; a smoke run lowers it to at most ``smoke``."""
+    """Returns the rule for an integer in ``[low, high]``, at most ``smoke`` in a smoke run."""
     words = f"a whole number from {low} to {high}"
     example = max(low, min(2, high))
     return Rule(int, words, lambda value: low <= value <= high, example=example, smoke=smoke)
 
 
 def at_least(low: float) -> Rule:
-    """A number of at least ``low``."""
+    """Returns the rule for a number of at least ``low``."""
     return number(low)
 
 
 def above(low: float) -> Rule:
-    """A number above ``low``."""
+    """Returns the rule for a number above ``low``."""
     return number(low, above=True)
 
 
 def choice(*names: str) -> Rule:
-    """One of the given words."""
+    """Returns the rule for one of the given names."""
     return Rule(str, "one of " + ", ".join(names), choices=names, example=names[0])
 
 
 def several(*names: str) -> Rule:
-    """Some of the given words, separated by commas, or an empty text."""
+    """Returns the rule for any of the given names, separated by commas, or an empty string."""
 
     def accepts(value):
         return not value or (set(value.split(",")) <= set(names))
@@ -141,7 +141,7 @@ def several(*names: str) -> Rule:
 
 
 def text(*, empty: bool = True) -> Rule:
-    """Any string, or any non-empty string."""
+    """Returns the rule for any string, or for any non-empty string."""
     words = "a string" if empty else "a non-empty string"
     return Rule(str, words, lambda value: empty or bool(value), example="FILE")
 
@@ -160,23 +160,23 @@ NumSteps = Annotated[int, whole(1, smoke=2)]  # Steps or epochs of a loop inside
 
 @functools.cache
 def rules(builder: Callable[..., Any]) -> Mapping[str, Rule]:
-    """The rule of every keyword-only parameter of a function, read from its annotations."""
+    """Returns the rules of a function's keyword-only parameters, from their annotations."""
     hints = typing.get_type_hints(inspect.unwrap(builder), include_extras=True)
     return {name: _rule(hints[name]) for name in defaults(builder)}
 
 
 def defaults(builder: Callable[..., Any]) -> dict[str, Any]:
-    """The default of every keyword-only parameter; ``REQUIRED`` where there is none."""
+    """Returns the defaults of keyword-only parameters; ``REQUIRED`` if there is none."""
     parameters = inspect.signature(builder).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def validated(prefix: str) -> Callable[[Callable[_Args, _Result]], Callable[_Args, _Result]]:
-    """Makes a function with keyword-only parameters check them before it runs.
+    """Returns a decorator that validates the keyword-only arguments of a function.
 
     Args:
-        prefix: how the fields are called in messages: ``hparams.fedlc`` gives
-            ``hparams.fedlc.tau``.
+        prefix: prefix of the parameters' names in error messages: with ``hparams.fedlc``, the
+            parameter ``tau`` is called ``hparams.fedlc.tau``.
     """
 
     def decorate(builder):
@@ -194,7 +194,7 @@ def validated(prefix: str) -> Callable[[Callable[_Args, _Result]], Callable[_Arg
 
 
 def _rule(hint: Any) -> Rule:
-    """The rule an annotation stands for."""
+    """Returns the rule of an annotation."""
     if typing.get_origin(hint) is typing.Annotated:
         return next(part for part in hint.__metadata__ if isinstance(part, Rule))
     if typing.get_origin(hint) is Literal:

@@ -1,9 +1,10 @@
 """The configuration of a run: one declaration per field, and validation before compilation.
 
-To add a field, add one entry to ``FIELDS``. Its default, its rule, ``--list=fields``, smoke runs,
-what may change on resume, the identity of a run and the columns of reports follow from that entry.
-Rules that involve several fields belong in :func:`check`. Hyper-parameters are not declared here:
-``config.hparams.<method>`` follows from the signature of the method's builder.
+To add a field, add one entry to ``FIELDS``. It determines the default, the rule, the output of
+``--list=fields``, the value in smoke runs, whether the field may change on resume, and whether it
+is part of the identity of a run and of reports. Rules that involve several fields belong in
+:func:`check`. Hyper-parameters are not declared here: ``config.hparams.<method>`` is derived from
+the signature of the method's builder.
 """
 
 import dataclasses
@@ -26,14 +27,14 @@ class Field:
     """One configuration field.
 
     Attributes:
-        default: the value unless a configuration sets another; it also fixes the type.
-        rule: what the value may be.
-        help: one line that describes the field.
+        default: the default value, which also determines the type.
+        rule: the rule for allowed values.
+        help: a one-line description of the field.
         resumable: whether the value may change when a run is resumed. All other fields are fixed
             by the first command that uses a run directory.
-        execution: whether the field says where and how fast a run is computed rather than what. It
-            is then resumable, and neither the identity of a run nor reports include it.
-        per_host: whether the value is a path that may differ between hosts, and on resume.
+        execution: whether the field only affects where and how fast a run is computed. It may then
+            change on resume, and is part of neither the identity of a run nor reports.
+        per_host: whether the value is a path, which may differ between hosts and change on resume.
     """
 
     default: Any
@@ -67,17 +68,17 @@ FIELDS: Mapping[str, Field] = {
         "", text(), "file or directory of your own data (npz, leaf)", per_host=True
     ),
     "dataset.num_classes": Field(
-        0, whole(0, 1_000_000), "classes of your own data; 0 is one more than its largest label"
+        0, whole(0, 1_000_000), "classes of your own data; 0 means one more than its largest label"
     ),
     "dataset.synsets": Field(
         "", text(), "12 folders of imagenet_subset12, separated by commas; '' takes all"
     ),
     "dataset.seed": Field(0, whole(0), "seed of generated data"),
     "dataset.image_size": Field(
-        0, whole(0, 1024), "side of images read from files; 0 is the dataset's own"
+        0, whole(0, 1024), "side of images read from files; 0 means the dataset's default"
     ),
     "dataset.validation": Field(
-        0.0, number(0, 0.9), "fraction of the training set kept to select hyper-parameters on"
+        0.0, number(0, 0.9), "fraction of the training set held out to select hyper-parameters"
     ),
     "dataset.placement": Field(
         "device",
@@ -91,14 +92,14 @@ FIELDS: Mapping[str, Field] = {
     "availability": Field(
         "uniform",
         text(),
-        "which clients a round may ask: uniform, weighted(path=FILE) or schedule(path=FILE)",
+        "availability of clients: uniform, weighted(path=FILE) or schedule(path=FILE)",
     ),
-    "dropout": Field(0.0, number(0, 1), "probability that a client of a round never answers"),
+    "dropout": Field(0.0, number(0, 1), "probability that a client drops out of a round"),
     "stragglers": Field(
         0.0, number(0, 1), "probability that a client takes only a random part of its local steps"
     ),
     "client_holdout": Field(
-        0.0, number(0, 0.9), "fraction of every client's samples kept to evaluate it on"
+        0.0, number(0, 0.9), "fraction of every client's samples held out for its evaluation"
     ),
     "server_data.labelled": Field(
         0.0, number(0, 0.9), "class-balanced fraction of the training set given to the server"
@@ -126,7 +127,7 @@ FIELDS: Mapping[str, Field] = {
     "momentum": Field(0.0, number(0, 0.9999), "momentum of local SGD"),
     "keep_momentum": Field(False, FLAG, "clients keep their momentum between rounds"),
     "weight_decay": Field(0.0, at_least(0), "coefficient of local weight decay"),
-    "clip_norm": Field(0.0, at_least(0), "largest norm of a local gradient; 0 does not clip"),
+    "clip_norm": Field(0.0, at_least(0), "largest norm of a local gradient; 0 disables clipping"),
     "augment": Field("none", text(), "augmentation of training images"),
     "batch_norm": Field(
         "average",
@@ -182,7 +183,7 @@ FIELDS: Mapping[str, Field] = {
     "loggers": Field(
         "tensorboard",
         several("tensorboard", "csv", "wandb", "mlflow"),
-        "where metrics are written beside metrics.jsonl",
+        "additional loggers of metrics, separated by commas",
         execution=True,
     ),
     "figures": Field(True, FLAG, "draw the partition", execution=True),
@@ -199,19 +200,19 @@ FIELDS: Mapping[str, Field] = {
     "conv_impl": Field(
         "auto",
         choice("auto", "patches", "xla", "grouped"),
-        "arithmetic of convolutions; auto is patches on a CPU and grouped on an accelerator",
+        "implementation of convolutions; auto is patches on a CPU and grouped on an accelerator",
     ),
-    "compute_dtype": Field("float32", choice("float32", "bfloat16"), "type of the arithmetic"),
+    "compute_dtype": Field("float32", choice("float32", "bfloat16"), "dtype of the computation"),
     "matmul_precision": Field(
         "default",
         choice(*PRECISIONS),
-        "precision of float32 products; default is the fastest of the device (TF32 on NVIDIA GPUs, "
-        "bfloat16 on TPUs, float32 on CPUs), highest is float32 on all of them",
+        "precision of float32 products; default is the fastest one of the device (TF32 on NVIDIA "
+        "GPUs, bfloat16 on TPUs, float32 on CPUs), highest is float32 on all devices",
     ),
     "deterministic": Field(
         False,
         FLAG,
-        "make GPUs give the same bits every time, at some cost; CPUs and TPUs do so in any case",
+        "make results on GPUs bit-identical, at some cost; on CPUs and TPUs they always are",
         execution=True,
     ),
     "remat": Field(False, FLAG, "recompute activations in the backward pass to save memory"),
@@ -222,7 +223,7 @@ HOST_FIELDS = frozenset(name for name, field in FIELDS.items() if field.per_host
 
 
 def names() -> dict[str, str]:
-    """Returns every field with its description, its default and what it may be."""
+    """Returns every field with its description, its default and its allowed values."""
     return {
         name: f"{field.help} (default {field.default!r}; {field.rule.allowed})"
         for name, field in FIELDS.items()
@@ -230,7 +231,10 @@ def names() -> dict[str, str]:
 
 
 def default_config() -> ml_collections.ConfigDict:
-    """Returns FedAvg on Synthetic(1,1), locked so that a mistyped field is an error."""
+    """Returns the default configuration, FedAvg on Synthetic(1,1).
+
+    The configuration is locked, so that a misspelt field raises an error.
+    """
     config = ml_collections.ConfigDict()
     for name, field in FIELDS.items():
         *groups, leaf = name.split(".")
@@ -246,7 +250,7 @@ def default_config() -> ml_collections.ConfigDict:
 
 
 def smoke(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Shrinks any configuration to seconds, keeping its method, model and partition."""
+    """Reduces a configuration to a run of seconds, keeping its method, model and partition."""
     config = config.copy_and_resolve_references()
     rules = {name: field.rule for name, field in FIELDS.items()}
     for method in methods.REGISTRY:
@@ -261,7 +265,7 @@ def smoke(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 
 
 def may_change(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a field may change when a run with this configuration is resumed."""
+    """Returns whether a field may change when a run with this configuration is resumed."""
     field = FIELDS.get(name)
     if name == "rounds" and config["lr_schedule"] in ("cosine", "step"):
         return False  # The learning rate of every round depends on it.
@@ -287,7 +291,7 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def used_hparams(config: ml_collections.ConfigDict) -> dict[str, dict[str, Any]]:
-    """Returns the hyper-parameters of the methods that ``config.method`` names."""
+    """Returns the hyper-parameters of the methods in ``config.method``."""
     hparams = config.hparams.to_dict()
     return {name: hparams.get(name, {}) for name in config.method.split("+")}
 
@@ -295,10 +299,11 @@ def used_hparams(config: ml_collections.ConfigDict) -> dict[str, dict[str, Any]]
 def check(
     config: ml_collections.ConfigDict, method: methods.Method | None = None
 ) -> methods.Method:
-    """Checks a whole configuration and builds its method (unless one is given).
+    """Validates a whole configuration and returns the given method, or builds the configured one.
 
     Raises:
-        ValueError: one sentence that names the field, its value and what is allowed.
+        ValueError: if a value is not allowed; the message names the field, its value and the
+            allowed values.
     """
     for name, field in FIELDS.items():
         field.rule.check(name, lookup(config, name))
@@ -330,7 +335,7 @@ def check(
 
 
 def _check_server_data(data: ml_collections.ConfigDict, method: methods.Method) -> None:
-    """Raises unless the server has the data that the method needs."""
+    """Raises if the server lacks data that the method needs."""
     if method.needs_labelled_data and not data.labelled:
         raise ValueError(
             f"method={method.name!r} trains on labelled server data, but server_data.labelled="
@@ -338,7 +343,7 @@ def _check_server_data(data: ml_collections.ConfigDict, method: methods.Method) 
         )
     if data.unlabelled_dataset == "labelled" and not data.labelled:
         raise ValueError(
-            "server_data.unlabelled_dataset='labelled' takes the labelled samples, but "
+            "server_data.unlabelled_dataset='labelled' uses the labelled samples, but "
             f"server_data.labelled={data.labelled}; set it to a fraction such as 0.05."
         )
     if method.needs_unlabelled_data and not (data.unlabelled or data.unlabelled_dataset):

@@ -1,4 +1,4 @@
-"""Clear sentences for wrong input."""
+"""Exceptions, and functions that raise them with helpful messages."""
 
 import difflib
 import importlib
@@ -7,14 +7,14 @@ from types import ModuleType
 
 
 class MissingExtra(ImportError):
-    """A package that one of the project's extras installs is not there."""
+    """A package that one of the project's extras installs is missing."""
 
 
 class NotPrepared(ValueError):
     """The files of a dataset are missing or damaged.
 
     Attributes:
-        flags: the flags with which the ``prepare_data`` binary prepares them.
+        flags: the flags with which the ``prepare_data`` program prepares them.
     """
 
     def __init__(self, message: str, flags: str = "") -> None:
@@ -23,14 +23,14 @@ class NotPrepared(ValueError):
 
 
 def import_extra(module: str, extra: str) -> ModuleType:
-    """Imports a module of an optional requirement.
+    """Imports a module of an optional dependency.
 
     Args:
-        module: the module, e.g. ``"matplotlib.figure"``.
-        extra: the extra of this project that installs it, e.g. ``"report"``.
+        module: the module, such as ``"matplotlib.figure"``.
+        extra: the extra of this project that installs it, such as ``"report"``.
 
     Raises:
-        MissingExtra: one sentence that names the package and the extra.
+        MissingExtra: if the package is not installed; the message names the package and the extra.
     """
     try:
         return importlib.import_module(module)
@@ -39,17 +39,17 @@ def import_extra(module: str, extra: str) -> ModuleType:
         if error.name is None or error.name.partition(".")[0] != package:
             raise
         raise MissingExtra(
-            f"{package} is not installed; pip install 'fedjax_skew[{extra}]' installs it.",
+            f"{package} is not installed; install it with pip install 'fedjax_skew[{extra}]'.",
             name=package,
         ) from None
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str]) -> ValueError:
-    """Builds the error for a name that is not registered, with the nearest valid one.
+    """Returns the error for an unknown name, which suggests the most similar valid name.
 
     Args:
-        kind: what the name stands for, e.g. ``"method"``.
-        name: the name that was given.
+        kind: what the name refers to, such as ``"method"``.
+        name: the unknown name.
         allowed: all valid names.
 
     Returns:

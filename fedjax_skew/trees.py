@@ -1,4 +1,4 @@
-"""Operations on pytrees of arrays that ``optax.tree`` does not have."""
+"""Operations on pytrees of arrays that ``optax.tree`` does not provide."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ PyTree = Any
 
 
 def select(pred: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    """Leaf by leaf ``new`` where the scalar ``pred`` holds, else ``old``."""
+    """Returns ``new`` if the scalar ``pred`` is true, otherwise ``old``, for every leaf."""
     return jax.tree.map(lambda a, b: jnp.where(pred, a, b), new, old)
 
 
 def weighted_mean(weights: jax.Array, stacked: PyTree) -> PyTree:
-    """``sum_m weights[m] * stacked[m]`` for weights ``[M]`` that sum to 1."""
+    """Returns ``sum_m weights[m] * stacked[m]`` for weights ``[M]`` that sum to 1."""
     return jax.tree.map(lambda a: jnp.tensordot(weights, a, 1), stacked)
 
 
 def index(stacked: PyTree, i: jax.Array | int) -> PyTree:
-    """Entry ``i`` of the leading axis of every leaf."""
+    """Returns entry ``i`` of the leading axis of every leaf."""
     return jax.tree.map(lambda a: a[i], stacked)
 
 
 def stack(trees: list[PyTree]) -> PyTree:
-    """Puts equal pytrees on a new leading axis."""
+    """Stacks pytrees of the same structure along a new leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *trees)
