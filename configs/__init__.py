@@ -1,1 +1,1 @@
-"""Configuration files: one module per paper, and the tables that it prints as JSON."""
+"""Configuration files: one module per paper, and one JSON file with its printed tables."""

@@ -1,9 +1,10 @@
-"""Problems on which all methods train for minutes: ``configs/all_methods.py:mnist``.
+"""Problems on which every method trains within minutes: ``configs/all_methods.py:mnist``.
 
-``mnist`` and ``fashion_mnist``: an MLP, 10 clients, Dirichlet(0.1). ``cifar10_lt``: a network of
-two convolutions on long-tailed CIFAR-10 (imbalance factor 100) in the partition of FedLF, 8 of 20
-clients per round. The server holds back 2 % of the training set with labels and 2 % without, so
-that all methods train on the same clients. Needs prepared data: ``--config.dataset.data_dir=DIR``.
+``mnist`` and ``fashion_mnist`` use an MLP, 10 clients and Dirichlet(0.1). ``cifar10_lt`` uses a
+network of two convolutions on long-tailed CIFAR-10 (imbalance factor 100) with the partition of
+FedLF and 8 of 20 clients per round. The server keeps 2 % of the training set with labels and 2 %
+without, so that the clients of all methods have the same data. All problems need prepared data:
+``--config.dataset.data_dir=DIR``.
 """
 
 import ml_collections
@@ -21,7 +22,7 @@ def get_config(arg: str = "mnist") -> ml_collections.ConfigDict:
     config.dataset.name = arg.removesuffix("_lt")
     config.client_lr, config.momentum, config.weight_decay = 0.01, 0.9, 1e-5
     config.server_data.labelled = config.server_data.unlabelled = 0.02
-    config.hparams.pfedme.inner_lr = 0.01  # pFedMe's own for deep networks; 0.09 is not finite.
+    config.hparams.pfedme.inner_lr = 0.01  # pFedMe's value for deep networks; 0.09 diverges.
     if arg == "cifar10_lt":
         config.model, config.augment = "simple_cnn", "crop_flip"
         config.partition = "longtail(if=100)+grouped_dirichlet(alpha=0.5)"

@@ -1,4 +1,4 @@
-"""What all configuration files share."""
+"""Helpers that the configuration files share."""
 
 import ml_collections
 
@@ -6,7 +6,7 @@ from fedjax_skew.config import smoke
 
 
 def finish(config: ml_collections.ConfigDict, arg: str) -> ml_collections.ConfigDict:
-    """Applies the part after ``file.py:``; ``smoke`` shrinks the run to seconds."""
+    """Applies the argument after ``file.py:``; ``smoke`` shrinks the run to seconds."""
     if arg == "smoke":
         return fit_phases(smoke(config))
     if arg:
@@ -15,7 +15,7 @@ def finish(config: ml_collections.ConfigDict, arg: str) -> ml_collections.Config
 
 
 def fit_phases(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Shortens the first of FedConcat's two phases where a run has too few rounds for both."""
+    """Shortens the first phase of FedConcat if a run has too few rounds for both phases."""
     phases = config.hparams.fedconcat
     phases.encoder_rounds = min(phases.encoder_rounds, max(config.rounds // 2, 1))
     return config

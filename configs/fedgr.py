@@ -11,7 +11,7 @@ _RECIPE = (
     Setting("num_clients", 100, P),
     Setting("participation", 0.1, P),
     Setting("rounds", 1000, P),
-    Setting("local_epochs", 4, C, "Its E is 5, but the loop runs E - 1 epochs."),
+    Setting("local_epochs", 4, C, "E is 5 in the code, but its loop runs E - 1 epochs."),
     Setting("batch_size", 64, P),
     Setting("client_lr", 0.1, P),
     Setting("weight_decay", 5e-4, P),
@@ -19,8 +19,7 @@ _RECIPE = (
         "momentum",
         0.0,
         H,
-        "The 0.9 of the authors' code belongs to its learning rate of 0.03, where the paper "
-        "prints 0.1.",
+        "The authors' code uses 0.9 with a learning rate of 0.03, whereas the paper prints 0.1.",
     ),
     Setting("augment", "none", H),
     Setting("clip_norm", 100.0, C),
@@ -29,11 +28,13 @@ _RECIPE = (
         "client_lr",
         0.005,
         H,
-        "pFedMe's own for a CNN; with 0.1 a step goes 1.5 times the way to the client's own model, "
-        "and training diverges.",
+        "pFedMe's own value for a CNN; with 0.1 a step moves 1.5 times the distance to the "
+        "client's own model, and training diverges.",
         methods=("pfedme",),
     ),
-    Setting("hparams.pfedme.inner_lr", 0.01, H, "pFedMe's own for a CNN.", methods=("pfedme",)),
+    Setting(
+        "hparams.pfedme.inner_lr", 0.01, H, "pFedMe's own value for a CNN.", methods=("pfedme",)
+    ),
     Setting("hparams.fedgr.lam", 0.5, P),
     Setting("hparams.fedgr.lam", 0.0, P, extras={"gravitation_regularizer": "0"}),
     Setting("hparams.fedgr.unbalanced", True, P),
@@ -43,8 +44,8 @@ _RECIPE = (
         "on_nonfinite",
         "skip",
         H,
-        "A client whose training is not finite is left out of its round, which happens now and "
-        "then with learning rate 0.1.",
+        "A client whose training is not finite is left out of its round, which happens "
+        "occasionally with a learning rate of 0.1.",
     ),
 )
 
@@ -84,9 +85,9 @@ _FIGURES = (
             for letter, (partition, panel) in zip("abc", _IMBALANCES.items(), strict=True)
         ),
         chosen=(
-            "(a) three labels per client, which share each label equally; (b) all labels, shared "
-            "by the power law; (c) three labels, shared by the power law.",
-            "The draw of seed 0; nothing is trained.",
+            "(a) three labels per client, with equal shares of each label; (b) all labels, with "
+            "shares by the power law; (c) three labels, with shares by the power law.",
+            "The partition is that of seed 0; nothing is trained.",
         ),
     ),
     Figure(
@@ -143,10 +144,10 @@ _FIGURES = (
 
 PAPER = Paper(
     key="fedgr",
-    about="Under double imbalance a client has few labels, and of those very different numbers of "
+    about="Under double imbalance, a client has few labels, with very different numbers of "
     "samples. FedGR trains an unbalanced softmax on clients, which scales the logit of a class by "
-    "the inverse of its share. On the server a regulariser moves the clients' class vectors of "
-    "one label towards each other and those of other labels apart before averaging.",
+    "the inverse of its share. On the server, a regulariser moves the clients' class vectors of "
+    "the same label towards each other, and those of different labels apart, before averaging.",
     recipe=_RECIPE,
     reported="mean_last_50",
     cpu=_cpu,
@@ -160,8 +161,8 @@ PAPER = Paper(
         Note(H, "The unbalanced softmax has the default form (`hparams.fedgr.form`)."),
         Note(
             H,
-            "The target is FedAvg's accuracy at its last round, for each seed its own; the first "
-            "evaluated round that reaches it counts.",
+            "The target is FedAvg's accuracy in its last round, separately for each seed; the "
+            "first evaluated round that reaches it counts.",
             ("table4",),
         ),
     ),

@@ -75,18 +75,20 @@ _RECIPE = (
         "clip_norm",
         10.0,
         H,
-        "SCAFFOLD diverges without it, as an independent implementation does: clients of two or "
-        "three steps have control variates of as many noisy batches.",
+        "SCAFFOLD diverges without it, as does an independent implementation: clients with two or "
+        "three local steps have control variates of only that many noisy batches.",
         parts=("scaffold",),
     ),
-    Setting("clip_norm", 0.0, H, "It trains there.", parts=("scaffold",), data=("synthetic",)),
+    Setting(
+        "clip_norm", 0.0, H, "SCAFFOLD trains without it.", parts=("scaffold",), data=("synthetic",)
+    ),
     Setting("num_seeds", 5, P),
     Setting("eval_every", 10, H),
 )
 
 
 def _cpu(config: ml_collections.ConfigDict) -> None:
-    """A small network and 400 local epochs in all."""
+    """A small network and 400 local epochs in total."""
     if config.model != "logistic":
         use_model(config, "simple_cnn")
         config.rounds = config.rounds // config.local_epochs
@@ -99,7 +101,7 @@ def _momentum(config: ml_collections.ConfigDict) -> None:
 
 
 def _short(config: ml_collections.ConfigDict) -> None:
-    """Momentum 0.9 as in the authors' code, and 50 local epochs in all."""
+    """Momentum 0.9 as in the authors' code, and 50 local epochs in total."""
     if config.model != "logistic":
         _momentum(config)
         config.rounds = max(config.rounds // 8, 1)
@@ -156,7 +158,7 @@ _FIGURES = (
         chosen=(
             "Partition: Dirichlet(0.3) over five clients.",
             "Method: FedAvg after 400 rounds, as in the text; local epochs: 1, as in Table 1.",
-            "The first seed is shown; one is trained.",
+            "One seed is trained and shown.",
         ),
         options={"clients": range(5)},
     ),
@@ -172,7 +174,7 @@ _FIGURES = (
                 ("dirichlet(beta=0.5)", "distribution-based, β = 0.5"),
             )
         ),
-        chosen=("The draw of seed 0; nothing is trained.",),
+        chosen=("The partition is that of seed 0; nothing is trained.",),
         options={"columns": 2},
     ),
     Figure(
@@ -229,10 +231,11 @@ _FIGURES = (
 
 PAPER = Paper(
     key="fedlc",
-    about="Clients with few classes pull the classifier towards what they hold, and averaging such "
-    "models forgets rare classes. FedLC subtracts a margin of `tau * n_c^(-1/4)` from the logit "
-    "of class `c` before the client's softmax, so that a rare class gets a larger margin. Only "
-    "the local loss changes, so it combines with other methods.",
+    about="Clients with few classes bias the classifier towards the classes that they hold, and "
+    "the average of such models forgets rare classes. FedLC subtracts a margin of "
+    "`tau * n_c^(-1/4)` from the logit of class `c` before the client's softmax, so that a rare "
+    "class gets a larger margin. Only the local loss changes, so FedLC can be combined with other "
+    "methods.",
     recipe=_RECIPE,
     reported="last",
     cpu=_cpu,
@@ -246,11 +249,13 @@ PAPER = Paper(
             "pixels to 0..1; here the mean is weighted by samples, as in the paper, and pixels "
             "are standardised.",
         ),
-        Note(H, "A class that a client lacks drops out of its softmax, the limit of the formula."),
-        Note(H, "Hyper-parameters of the baselines: their own papers' defaults."),
         Note(
-            C, "Dirichlet with the balance rule: a client that holds its fair share gets no more."
+            H,
+            "A class that a client lacks is left out of its softmax, which is the limit of the "
+            "formula.",
         ),
+        Note(H, "Hyper-parameters of the baselines: their own papers' defaults."),
+        Note(C, "Dirichlet with a balance rule: a client that holds its fair share gets no more."),
         Note(
             H,
             "Synthetic: FedProx's generator, without a further label skew; the data is drawn "
@@ -270,7 +275,7 @@ PAPER = Paper(
         "FedVLS's paper (MobileNetV2, 10 clients), CIFAR-10 at beta=0.5, 0.1 and 0.05: FedAvg "
         "91.46, 82.00, 62.90; FedLC 91.98, 82.24, 57.31.",
         "Together: FedLC is ahead of FedAvg from beta=0.1 up and behind it at 0.05, where most "
-        "classes are vacant. Nobody has repeated the paper's gain of 17 points at 0.05.",
+        "classes are vacant. Nobody has reproduced the paper's gain of 17 points at 0.05.",
     ),
 )
 get_config = PAPER.get_config

@@ -42,7 +42,7 @@ _RECIPE = (
         "server_data.labelled",
         0.05,
         P,
-        "Taken out before the long tail is cut, for every method, so that all rows share one "
+        "Taken out before the long tail is created, for every method, so that all rows share one "
         "partition.",
     ),
     Setting(
@@ -65,7 +65,7 @@ _RECIPE = (
             f"hparams.fedgen.{field}",
             1.0,
             H,
-            "Its paper's 10 belongs to a learning rate of 0.01; with 0.1 it diverges.",
+            "The 10 of its paper is for a learning rate of 0.01; with 0.1 training diverges.",
             methods=("fedgen",),
         )
         for field in ("alpha", "beta")
@@ -88,7 +88,7 @@ def _short(config: ml_collections.ConfigDict) -> None:
     config.clip_norm = 10.0
 
 
-_SWEEPS = {  # by label of the axis: field, values, and their factor in the configuration
+_SWEEPS = {  # By axis label: the field, its values, and their factor in the configuration.
     "similar clients M": ("hparams.fedlc_lt.neighbors", (1, 3, 5, 10, 15), 1 / 20),
     "local steps T": ("local_steps", (5, 10, 20, 40), 1),
     "distillation steps J": ("hparams.fedlc_lt.steps", (25, 50, 100, 200), 1),
@@ -103,7 +103,7 @@ def _point(label: str, x: float, alpha: float = 0.4, **fields: float) -> Shown:
 _FIGURES = (
     Figure(
         2,
-        "FedAvg's model with one block trained again on a balanced auxiliary set: test accuracy, "
+        "FedAvg's model with one block retrained on a balanced auxiliary set: test accuracy, "
         "and cosine and Euclidean distance of the average logits to those of FedAvg; CIFAR-10, "
         "IF=50, alpha=0.4.",
         "blocks",
@@ -161,7 +161,7 @@ PAPER = Paper(
     notes=(
         Note(
             C,
-            "The repository that the paper names is FEDIC's, unchanged: it has no code of the "
+            "The repository that the paper names is an unchanged copy of FEDIC's, without the "
             "method.",
         ),
         Note(H, "Hyper-parameters of the other baselines: their own papers' defaults."),

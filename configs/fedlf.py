@@ -10,7 +10,7 @@ from experiments.printed import Row
 from experiments.recipes import C, FromRow, H, Note, P, Setting
 from experiments.scale import use_model
 
-_THRESHOLDS = {  # class sizes (upper, lower) by dataset and imbalance factor
+_THRESHOLDS = {  # Class sizes (upper, lower) by dataset and imbalance factor.
     "cifar10_lt": {100: (1500, 200), 50: (1500, 200), 10: (1500, 600)},
     "cifar100_lt": {100: (200, 20), 50: (200, 20), 10: (300, 60)},
 }
@@ -159,7 +159,7 @@ PAPER = Paper(
     figures=_FIGURES,
     notes=(
         Note(C, "The three losses have the form of the authors' code (`hparams.fedlf.form`)."),
-        Note(H, "Reported is the last round; the paper does not say which."),
+        Note(H, "The last round is reported; the paper does not say which one it reports."),
         Note(
             H,
             "Hyper-parameters of the other baselines: their own papers' defaults; focal loss with "

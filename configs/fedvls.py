@@ -9,7 +9,7 @@ from experiments.scale import use_model
 
 _HARD = ("cifar100", "tiny_imagenet")
 _KEEP_MOMENTUM = ("fedavg", "fedprox", "moon", "fedexp", "fedlc", "fedrs", "fedntd", "fedmr")
-_APPENDIX = {  # Table 10 of the technical appendix
+_APPENDIX = {  # Table 10 of the technical appendix.
     "fedprox.mu": 0.01,
     "moon.mu": 0.01,
     "moon.temperature": 0.5,
@@ -47,8 +47,8 @@ _RECIPE = (
         "partition",
         _published(),
         C,
-        "A client that holds its fair share gets no more, the smallest client has at least 10 "
-        "samples, cumulative shares are rounded down.",
+        "A client that holds its fair share gets no more, every client has at least 10 samples, "
+        "and cumulative shares are rounded down.",
     ),
     Setting(
         "partition",
@@ -96,7 +96,7 @@ _RECIPE = (
         "hparams.fedmr.mu",
         0.001,
         C,
-        "The appendix has 4, with which training breaks in the first round (MNIST: 9.9 %).",
+        "With the 4 of the appendix, training collapses in the first round (MNIST: 9.9 %).",
         parts=("fedmr",),
     ),
     *(
@@ -115,7 +115,7 @@ _RECIPE = (
         "rounds",
         250,
         H,
-        "As many epochs in all as the other methods.",
+        "As many epochs in total as the other methods.",
         methods=("fedgf",),
         data=("mnist",),
     ),
@@ -123,7 +123,7 @@ _RECIPE = (
         "rounds",
         500,
         H,
-        "As many epochs in all as the other methods.",
+        "As many epochs in total as the other methods.",
         methods=("fedgf",),
         data=("tiny_imagenet",),
     ),
@@ -153,14 +153,14 @@ _RECIPE = (
 def _cpu(config: ml_collections.ConfigDict) -> None:
     """A small network, a fifth of the local epochs, and crop and flip alone.
 
-    On a CPU AutoAugment takes several times as long as training a small network.
+    On a CPU, AutoAugment takes several times as long as training a small network.
     """
     if config.model == "mlp":
         return
     use_model(config, "simple_cnn")
     config.augment = "crop_flip"
     if config.method == "fedgf":
-        config.rounds = 200  # of one epoch, which is as many in all as the other methods train
+        config.rounds = 200  # Of one epoch each, as many in total as the other methods train.
     else:
         config.local_epochs //= 5
     config.num_seeds = min(config.num_seeds, 2)
@@ -267,7 +267,7 @@ _FIGURES = (
 
 PAPER = Paper(
     key="fedvls",
-    about="Under strong label skew clients lack whole classes, which their local models forget. "
+    about="Under strong label skew, clients lack whole classes, which their local models forget. "
     "FedVLS adds two terms to a loss calibrated by the client's label distribution: distillation "
     "of the global model on the vacant classes, and suppression of logits of classes that a "
     "sample does not have.",
@@ -288,8 +288,8 @@ PAPER = Paper(
         ),
         Note(
             C,
-            "MNIST is compared by the accuracy on the training pool; the held-out accuracy stands "
-            "in a second table.",
+            "MNIST is compared by the accuracy on the training pool; a second table shows the "
+            "held-out accuracy.",
             ("table1", "table5"),
         ),
         Note(

@@ -1,4 +1,4 @@
-"""Tables of the reports of compiled programs, for the pages that show them."""
+"""Renders the reports of compiled programs as markdown tables for the documentation."""
 
 import csv
 import pathlib
@@ -32,19 +32,19 @@ _TABLE_COLUMNS = {
     "peak_gb": "memory GB, FedAvg",
     "largest_gb": "memory GB, most",
     "round_ms": "round ms",
-    "run_hours": "h a run",
+    "run_hours": "hours per run",
     "cells": "runs",
-    "table_hours": "h in all",
+    "table_hours": "hours in total",
 }
 
 
 def reports() -> str:
-    """All programs with the settings that are chosen for the device."""
+    """Returns the table of all programs with the settings that are chosen for the device."""
     return _markdown([_shown(row) for row in _chosen()], _REPORT_COLUMNS)
 
 
 def exchanges() -> str:
-    """What moves between devices."""
+    """Returns the table of what is exchanged between devices."""
     rows = [_shown(row) for row in _read(REPORTS) if row["devices"] != "1"]
     columns = ("target", "model", "method", "note", "arguments_gb", "temporaries_gb", "peak_gb")
     names = {name: name.replace("_gb", " GB") for name in (*columns, "collectives")}
@@ -52,7 +52,7 @@ def exchanges() -> str:
 
 
 def changes() -> str:
-    """Programs before and after the choices of convolutions and chunks for accelerators."""
+    """Returns a comparison of XLA's default convolution with the settings chosen by default."""
     rows = []
     columns = ("peak_gb", "step_launches", "round_gflop", "samples_per_second")
     for before in _read(REPORTS):
@@ -66,7 +66,7 @@ def changes() -> str:
 
 
 def tables() -> str:
-    """Memory and time of whole tables of the papers."""
+    """Returns the memory and time of whole tables of the papers."""
     return _markdown([_shown(row) for row in _read(TABLES)], _TABLE_COLUMNS)
 
 
@@ -84,22 +84,22 @@ def _read(path: pathlib.Path) -> list[dict[str, str]]:
 
 
 def _chosen() -> list[dict[str, str]]:
-    """Rows of the settings that ``auto`` chooses: no given convolution, no given chunk, no note."""
+    """Returns the rows whose convolution and chunk size were both chosen automatically."""
     rows = [row for row in _read(REPORTS) if row["conv_impl"] == "auto" and not row["note"]]
     return [row for row in rows if row["chosen"] == "True"]
 
 
 def _shown(row: Mapping[str, str]) -> dict[str, str]:
-    """A row in the words of a table."""
+    """Returns a row as it is shown in a table."""
     devices = int(row["devices"])
     shown = dict(row, target=f"{devices} x {row['target']}" if devices > 1 else row["target"])
-    if shown.get("largest_chunk") == "0":  # It was not searched for.
+    if shown.get("largest_chunk") == "0":  # No search was requested.
         shown["largest_chunk"] = "-"
     return {name: _number(value) for name, value in shown.items()}
 
 
 def _number(text: str) -> str:
-    """``"2.41e+04"`` becomes ``"24,100"``; words stay as they are."""
+    """Formats ``"2.41e+04"`` as ``"24,100"``; other text is returned unchanged."""
     if "e+" not in text:
         return text
     return f"{float(text):,.0f}"

@@ -279,5 +279,5 @@ def machines(records: Iterable[store.Record]) -> tuple[str, ...]:
             )
             found[words] = found.get(words, 0.0) + float(record.summary["wall_seconds"])
     return tuple(
-        f"Computed on {words}; {seconds / 3600:.2f} h in all." for words, seconds in found.items()
+        f"Computed on {words}; {seconds / 3600:.2f} h in total." for words, seconds in found.items()
     )

@@ -75,10 +75,10 @@ def markdown(lines: Sequence[Line]) -> str:
         summary(lines),
         "",
         "Every claim asserts that some contrasts between numbers are positive. The tables show the "
-        "contrast with the smallest value, on which the claim depends; `claims.csv` has all of them. "
-        "Measured values are means over seeds ± spread. Accuracies of tables are means over the "
-        "last quarter of the rounds where all evaluations of the table's runs are known, and "
-        "otherwise what the paper reports: a single round varies by several points when few "
+        "contrast with the smallest value, on which the claim depends; `claims.csv` has all "
+        "contrasts. Measured values are means over seeds ± spread. Accuracies of tables are means "
+        "over the last quarter of the rounds where all evaluations of the table's runs are known, "
+        "and otherwise what the paper reports: a single round varies by several points when few "
         "clients take part. The verdict is computed by the rule stated in "
         "`experiments/verdicts.py`.",
     ]

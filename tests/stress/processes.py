@@ -72,7 +72,7 @@ def contents(run):
         elif path.suffix == ".csv":
             found[name] = [without_times(row) for row in csv.DictReader(io.StringIO(text))]
         else:
-            found[name] = re.sub(r"[\d.]+ h in all", "", text)
+            found[name] = re.sub(r"[\d.]+ h in total", "", text)
     for folder in run.rglob("checkpoints"):
         rounds = checkpoint.rounds(folder)
         kept = {f"{r}{end}" for r in rounds for end in ("", ".json")}
