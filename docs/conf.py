@@ -1,7 +1,7 @@
 """Builds the documentation: ``python -m sphinx -W --keep-going -c docs . docs/_build``.
 
-The sources are the whole repository, so that pages of papers and results stay beside their data and
-links work in a checkout as well.
+The source directory is the whole repository, so that the pages of papers and results stay next to
+their data, and links also work in a checkout.
 """
 
 import os
