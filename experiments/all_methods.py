@@ -22,11 +22,10 @@ import ml_collections
 from absl import flags
 
 from configs.all_methods import PROBLEMS, get_config
-from experiments import app, cells, dry_run, estimate, launch
+from experiments import app, cells, collect, dry_run, estimate, launch
 from experiments.cells import Cell
 from fedjax_skew import errors, methods
 from fedjax_skew.report import names
-from fedjax_skew.runs import rundir
 from fedjax_skew.runs.store import Record
 
 
@@ -85,16 +84,12 @@ def main(argv: Sequence[str]) -> None:
         print(dry_run.describe("All methods", wanted))
         return
     done = launch.run(wanted)
-    files = []
+    files: list[pathlib.Path] = []
     for problem, own in planned.items():
         lines = [line(cell.record(), cell.config) for cell in own]
-        folder = pathlib.Path(flag.output or workdir)
-        folder.mkdir(parents=True, exist_ok=True)
-        made = to_markdown(lines, own, command(problem, flag.methods))
-        texts = {".md": made, ".csv": to_csv(lines)}
-        for suffix, text in texts.items():
-            files.append(folder / f"methods_{problem}{suffix}")
-            rundir.write_text(files[-1], text)
+        page = to_markdown(lines, own, command(problem, flag.methods))
+        texts = {f"methods_{problem}.md": page, f"methods_{problem}.csv": to_csv(lines)}
+        files += collect.write_texts(pathlib.Path(flag.output or workdir), texts)
     launch.finish(wanted, files, done)
 
 

@@ -97,11 +97,10 @@ def plan(
     if scale not in scale_rules.SCALES:
         raise errors.unknown("scale", scale, scale_rules.SCALES)
     paper, place = papers.of(name)
-    scaled, used = scale_rules.scaled, scale
-    if papers.is_figure(name):
-        figure, scaled = paper.figure(place), scale_rules.scaled_figure
-        used = scale if figure.trained else "full"
-        only = only or (figure.smoke if scale == "smoke" else "")
+    figure = paper.figure(place) if papers.is_figure(name) else None
+    used = "full" if figure and not figure.trained else scale
+    if figure and scale == "smoke":
+        only = only or figure.smoke
     words = [*changes, *([f"rounds={rounds}"] if rounds else [])]
     words += [f"variant={variant}"] if variant else []
     found = []
@@ -110,7 +109,7 @@ def plan(
         if variant:
             paper.vary(config, variant)
         full = config
-        config = scaled(full, used, paper.shrink)
+        config = scale_rules.scaled(full, used, paper.shrink, figure is not None)
         # A recipe that already fits a CPU is run, and labelled, at full scale.
         label = " ".join(["full" if config == full else scale, *sorted(words)])
         if seeds:

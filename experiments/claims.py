@@ -22,9 +22,9 @@ from configs.claims import CLAIMS
 from experiments import app, cells, claims_table, dry_run, figure_numbers, launch, pages, scale
 from experiments import values as values_
 from experiments.cells import Cell
+from experiments.collect import write_texts
 from experiments.verdicts import Claim
 from fedjax_skew import errors
-from fedjax_skew.runs import rundir
 
 RESULTS = "experiments/results/runs.csv"
 
@@ -82,11 +82,8 @@ def write(
 ) -> list[pathlib.Path]:
     """Writes ``claims.md`` and ``claims.csv`` and returns their paths."""
     table = claims_table.build(claims, found, CLAIMS)
-    folder.mkdir(parents=True, exist_ok=True)
     texts = {"claims.md": claims_table.markdown(table), "claims.csv": claims_table.csv(table)}
-    for name, text in texts.items():
-        rundir.write_text(folder / name, text)
-    return [folder / name for name in texts]
+    return write_texts(folder, texts)
 
 
 def lacking(claims: Sequence[Claim], wanted: Sequence[Cell]) -> list[str]:

@@ -11,6 +11,7 @@ from experiments.printed import Row
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names, render
 from fedjax_skew.report.result_table import Cell, Header, Table
+from fedjax_skew.runs import rundir
 from fedjax_skew.runs.store import Record
 
 Measured = Callable[[Row], tuple[str, str]]
@@ -166,6 +167,14 @@ def write(
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(folder / f"{stem}.{suffix}")
     return markdown
+
+
+def write_texts(folder: pathlib.Path, texts: Mapping[str, str]) -> list[pathlib.Path]:
+    """Writes files by name into a folder and returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        rundir.write_text(folder / name, text)
+    return [folder / name for name in texts]
 
 
 def _rounds_to_target(row: Row, entry: Entry, entries: Sequence[Entry]) -> Cell:

@@ -18,6 +18,7 @@ def scaled(
     config: ml_collections.ConfigDict,
     scale: str,
     shrink: Callable[[ml_collections.ConfigDict, str], None],
+    figure: bool = False,
 ) -> ml_collections.ConfigDict:
     """Returns a copy of a configuration at a scale.
 
@@ -26,29 +27,23 @@ def scaled(
         scale: ``full``; ``cpu``, which fits two cores; ``short``, which takes minutes per run; or
             ``smoke``, which takes seconds per run.
         shrink: changes a configuration in place to ``cpu`` or ``short``.
+        figure: whether the configuration belongs to a figure, whose contents ``smoke`` keeps.
     """
     config = config.copy_and_resolve_references()
     if scale == "smoke":
-        return finish(config, "smoke")
+        return _smoke_figure(config) if figure else finish(config, "smoke")
     if scale in ("cpu", "short"):
         shrink(config, scale)
     return config
 
 
-def scaled_figure(
-    config: ml_collections.ConfigDict,
-    scale: str,
-    shrink: Callable[[ml_collections.ConfigDict, str], None],
-) -> ml_collections.ConfigDict:
-    """Returns a copy of a figure's configuration at a scale.
+def _smoke_figure(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """Shrinks a configuration in place, but keeps what a figure may vary.
 
-    ``smoke`` keeps the methods, the partition, the clients and what the figure varies, so that the
-    picture looks like the real one. It trains an MLP on MNIST (synthetic data is kept) for at most
-    8 rounds, with two local steps of at most 32 samples in place of an epoch.
+    The methods, the partition and the clients are kept, so that the picture looks like the real
+    one. It trains an MLP on MNIST (synthetic data is kept) for at most 8 rounds, with two local
+    steps of at most 32 samples in place of an epoch.
     """
-    if scale != "smoke":
-        return scaled(config, scale, shrink)
-    config = config.copy_and_resolve_references()
     if not config.dataset.name.startswith("synthetic"):
         config.dataset.name, config.dataset.image_size = "mnist", 0
         config.model, config.augment = "mlp", "none"

@@ -6,13 +6,13 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from experiments import collect
 from experiments.cells import machines
 from experiments.grid import Point, say
 from experiments.sweep_results import REPORTED, Result, Sweep, short
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names
 from fedjax_skew.report.render import escape_markdown
-from fedjax_skew.runs import rundir
 
 Scores = Callable[[Result], Sequence[float]]  # percent by seed
 Texts = Callable[[Result], str]
@@ -26,11 +26,8 @@ _CSV_BYTES = ("bytes_down", "bytes_up")
 
 def write(sweep: Sweep, workdir: pathlib.Path, command: str) -> list[pathlib.Path]:
     """Writes ``sweep.md`` and ``sweep.csv`` and returns their paths."""
-    workdir.mkdir(parents=True, exist_ok=True)
-    files = [workdir / "sweep.md", workdir / "sweep.csv"]
-    for path, text in zip(files, (to_markdown(sweep, command), to_csv(sweep)), strict=True):
-        rundir.write_text(path, text)
-    return files
+    texts = {"sweep.md": to_markdown(sweep, command), "sweep.csv": to_csv(sweep)}
+    return collect.write_texts(workdir, texts)
 
 
 def to_markdown(sweep: Sweep, command: str) -> str:
