@@ -23,7 +23,7 @@ from experiments import app, cells, claims_table, dry_run, figure_numbers, launc
 from experiments import values as values_
 from experiments.cells import Cell
 from experiments.collect import write_texts
-from experiments.verdicts import Claim
+from experiments.verdicts import Claim, Term
 from fedjax_skew import errors
 
 RESULTS = "experiments/results/runs.csv"
@@ -90,17 +90,7 @@ def lacking(claims: Sequence[Claim], wanted: Sequence[Cell]) -> list[str]:
     """Returns one line per claim with the number of its missing cells."""
     lines = []
     for claim in claims:
-        names = {term.name for term in claim.terms}
-        places = {term[1:] for term in claim.terms}
-        mine = {
-            cell.directory
-            for cell in wanted
-            if cell.name in names
-            and (
-                figure_numbers.has_numbers(cell.name)
-                or any((cell.name, *values_.place(row)) in places for row in cell.run.rows)
-            )
-        }
+        mine = {cell.directory for cell in wanted if answers(cell, claim.terms)}
         lines.append(f"{len(mine):5d} cells  {claim.id}: {claim.sentence}")
     return lines
 
@@ -122,20 +112,20 @@ def needed(claims: Sequence[Claim], workdir: str, **options: Any) -> list[Cell]:
         workdir: root of the results store.
         **options: further arguments of ``cells.plan``.
     """
-    wanted: dict[str, set[tuple[str, str]]] = {}
-    for claim in claims:
-        for term in claim.terms:
-            wanted.setdefault(term.name, set()).add((term.row, term.column))
+    terms = [term for claim in claims for term in claim.terms]
     found = []
-    for name, places in wanted.items():
+    for name in dict.fromkeys(term.name for term in terms):
         planned = cells.plan(name, workdir, split_seeds=True, **options)
-        whole = figure_numbers.has_numbers(name)
-        found += [
-            cell
-            for cell in planned
-            if whole or any(values_.place(row) in places for row in cell.run.rows)
-        ]
+        found += [cell for cell in planned if answers(cell, terms)]
     return sorted(found, key=lambda cell: cell.config.seed)
+
+
+def answers(cell: Cell, terms: Sequence[Term]) -> bool:
+    """Returns whether a cell answers one of the numbers that claims need."""
+    places = {(term.row, term.column) for term in terms if term.name == cell.name}
+    if figure_numbers.has_numbers(cell.name):
+        return bool(places)
+    return any(values_.place(row) in places for row in cell.run.rows)
 
 
 def missing(wanted: Sequence[Cell], known: Sequence[values_.Value]) -> list[Cell]:

@@ -27,7 +27,16 @@ def run(cells: Sequence[Cell]) -> bool:
     bar = executor.Progress(cells, dry_run.weights(executor.pending(cells)))
     try:
         with executor.stop_signals():
-            _run(cells, bar)
+            if EXECUTOR.value == "ray":
+                from experiments.ray_cells import run_ray
+
+                run_ray(cells, bar, JOBS.value)
+            elif PARALLEL.value == "runs":
+                from experiments.processes import run_processes
+
+                run_processes(cells, bar, JOBS.value)
+            else:
+                executor.run_here(cells, bar)
     except (Interrupted, KeyboardInterrupt):
         return False
     finally:
@@ -57,16 +66,3 @@ def finish(cells: Sequence[Cell], files: Iterable[object], done: bool) -> None:
     print(f"{summary}; written: {written}." if cells else f"Written: {written}.")
     if failed:
         sys.exit(1)
-
-
-def _run(cells: Sequence[Cell], bar: executor.Progress) -> None:
-    if EXECUTOR.value == "ray":
-        from experiments.ray_cells import run_ray
-
-        run_ray(cells, bar, JOBS.value)
-    elif PARALLEL.value == "runs":
-        from experiments.processes import run_processes
-
-        run_processes(cells, bar, JOBS.value)
-    else:
-        executor.run_here(cells, bar)
