@@ -11,7 +11,6 @@ from experiments.printed import Row
 from fedjax_skew.metrics import curves
 from fedjax_skew.report import names, render
 from fedjax_skew.report.result_table import Cell, Header, Table
-from fedjax_skew.runs import rundir
 from fedjax_skew.runs.store import Record
 
 Measured = Callable[[Row], tuple[str, str]]
@@ -151,29 +150,24 @@ def write(
 ) -> str:
     """Writes ``<stem>.md``, ``<stem>.csv`` and ``<stem>.tex`` and returns the markdown."""
     folder = pathlib.Path(workdir)
-    folder.mkdir(parents=True, exist_ok=True)
     markdown = "\n".join(render.to_markdown(table) for table in made)
     if command:
         markdown += f"\nCommand:\n\n    {command}\n"
     csv = [render.to_csv(table) for table in made]
     csv[1:] = [text.partition("\n")[2] for text in csv[1:]]
-    for suffix, text in (
-        ("md", markdown),
-        ("csv", "".join(csv)),
-        ("tex", "\n".join(render.to_latex(table) for table in made)),
-    ):
-        # The temporary file has a name of its own, because several jobs may write the same table.
-        temporary = folder / f".{stem}.{suffix}.{os.getpid()}"
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(folder / f"{stem}.{suffix}")
+    latex = "\n".join(render.to_latex(table) for table in made)
+    texts = {"md": markdown, "csv": "".join(csv), "tex": latex}
+    write_texts(folder, {f"{stem}.{suffix}": text for suffix, text in texts.items()})
     return markdown
 
 
 def write_texts(folder: pathlib.Path, texts: Mapping[str, str]) -> list[pathlib.Path]:
-    """Writes files by name into a folder and returns their paths."""
+    """Writes files by name into a folder that processes may share, and returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        rundir.write_text(folder / name, text)
+        temporary = folder / f".{name}.{os.getpid()}"  # Several processes may write at once.
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, folder / name)
     return [folder / name for name in texts]
 
 

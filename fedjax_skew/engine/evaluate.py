@@ -18,6 +18,7 @@ from fedjax_skew.engine.round import RoundSpec, State
 from fedjax_skew.engine.target import traced_for_target
 from fedjax_skew.losses import cross_entropy
 from fedjax_skew.methods.base import Client, Evaluation, PyTree
+from fedjax_skew.metrics.classification import confusion_matrix
 
 
 class TestSet(NamedTuple):
@@ -144,9 +145,7 @@ def score_holdout(
             return jax.lax.map(one_client, (models, sets))
         return jax.lax.map(lambda test: one_client((models, test)), sets)
 
-    counts, loss = jax.lax.map(one_seed, (models, sets))
-    num_classes = spec.local.info.num_classes
-    return Scores(counts.reshape(*loss.shape, num_classes, num_classes), loss)
+    return Scores(*jax.lax.map(one_seed, (models, sets)))
 
 
 def client_at(
@@ -212,7 +211,6 @@ def eval_models(spec: RoundSpec, state: State, data: FederatedData, final: jax.A
 
 def _score(spec: RoundSpec, eval_model: PyTree, test: TestSet, plain: bool = False) -> Scores:
     """Scores stacked models ``[S, ...]``; ``plain`` ignores the method's own prediction."""
-    num_classes = spec.local.info.num_classes
 
     def on_device(eval_model, test):
         test = jax.tree.map(lambda a: a[0], test)
@@ -222,11 +220,11 @@ def _score(spec: RoundSpec, eval_model: PyTree, test: TestSet, plain: bool = Fal
     counts, loss, total = jax.shard_map(
         on_device, mesh=spec.mesh, in_specs=(P(), P("clients")), out_specs=P(), check_vma=False
     )(eval_model, test)
-    return Scores(counts.reshape(-1, num_classes, num_classes), loss / total)
+    return Scores(counts, loss / total)
 
 
 def _count(spec: RoundSpec, one: PyTree, test: TestSet, plain: bool) -> tuple[jax.Array, jax.Array]:
-    """Returns confusion counts ``[C * C]`` and the summed loss on batches ``[n, B, ...]``."""
+    """Returns confusion counts ``[C, C]`` and the summed loss on batches ``[n, B, ...]``."""
     model, predict = spec.local.model, spec.local.method.predict
     num_classes = spec.local.info.num_classes
 
@@ -238,10 +236,9 @@ def _count(spec: RoundSpec, one: PyTree, test: TestSet, plain: bool) -> tuple[ja
     def batch(carry, rows):
         logits = forward(rows.x).logits.astype(jnp.float32)
         guess = jnp.argmax(logits, -1)
-        pair = jnp.where(rows.where, rows.labels * num_classes + guess, num_classes * num_classes)
-        counts = jnp.bincount(pair, length=num_classes * num_classes + 1)[:-1]
+        counts = confusion_matrix(rows.labels, guess, num_classes, rows.where)
         loss = jnp.where(rows.where, cross_entropy(logits, rows.labels), 0.0)
         return (carry[0] + counts, carry[1] + jnp.sum(loss)), None
 
-    init = jnp.zeros(num_classes * num_classes, jnp.int32), jnp.float32(0)
+    init = jnp.zeros((num_classes, num_classes), jnp.int32), jnp.float32(0)
     return jax.lax.scan(batch, init, test)[0]

@@ -55,12 +55,13 @@ def finish(base, *command, code=0, **moment):
 def contents(run):
     """Everything below a directory but times: texts, parsed JSON, the newest checkpoint's arrays.
 
-    Pictures and ``sweep.md`` are left out: they show what ``sweep.csv`` and the runs hold.
+    Hidden files are left out: the lock, and tables that a killed process has half written. So are
+    pictures and ``sweep.md``, which show what ``sweep.csv`` and the runs hold.
     """
     found = {}
     for path in sorted(p for p in run.rglob("*") if p.is_file()):
         name = str(path.relative_to(run))
-        if path.name == ".lock" or "/checkpoints/" in f"/{name}":
+        if path.name.startswith(".") or "/checkpoints/" in f"/{name}":
             continue
         if path.suffix in (".png", ".pdf", ".svg") or path.name == "sweep.md":
             continue
