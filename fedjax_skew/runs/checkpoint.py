@@ -69,11 +69,21 @@ def save(
     if jax.process_index() == 0:
         seal = {"format": FORMAT, "values": values or {}, "model": _structure(model)}
         write_json(_seal(path), {**seal, "files": _digest(path)})
-        _tidy(directory, {str(r) for r in rounds(directory)[:keep]})
+        tidy(directory, round_, keep)
 
 
-def _tidy(directory: pathlib.Path, kept: set[str]) -> None:
-    """Deletes old checkpoints, seals first, and incomplete files of killed processes."""
+def tidy(directory: pathlib.Path, last: int, keep: int) -> None:
+    """Deletes old checkpoints, seals first, and incomplete files of killed processes.
+
+    Args:
+        directory: the run's ``checkpoints``.
+        last: the round of the newest complete checkpoint. Later ones are damaged; they are kept
+            until their round is saved again.
+        keep: number of complete checkpoints to keep.
+    """
+    found = rounds(directory)
+    later = [r for r in found if r > last]
+    kept = {str(r) for r in (*later, *found[len(later) :][:keep])}
     for path in sorted(directory.iterdir(), key=lambda p: p.is_dir()):
         if path.name.removesuffix(".json") in kept:
             continue

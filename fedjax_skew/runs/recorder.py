@@ -42,6 +42,8 @@ class DirectoryRecorder(Recorder):
             log = log_from(saved["clients"]) if saved.get("clients") else point.log
             point = Point(found.state, found.round, saved["pending"], saved["seconds"], log)
         first = jax.process_index() == 0
+        if found and first:  # A process may have been killed before it deleted old checkpoints.
+            checkpoint.tidy(self._checkpoints, found.round, self._keep)
         history = rundir.restore_lines(self._workdir, point.round, repair=first)
         for line in history[:-1]:
             line.pop("confusion", None)
