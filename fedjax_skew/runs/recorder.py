@@ -47,6 +47,9 @@ class DirectoryRecorder(Recorder):
         history = rundir.restore_lines(self._workdir, point.round, repair=first)
         for line in history[:-1]:
             line.pop("confusion", None)
+        if history and history[-1]["round"] == point.round:
+            # The round was evaluated after the checkpoint, so its line has the pending columns.
+            point = point._replace(pending={})
         return point, history
 
     def clients(self, table: Table) -> None:

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from fedjax_skew.runs import checkpoint, rundir
+from fedjax_skew.runs.recorder import DirectoryRecorder
 from fedjax_skew.runs.train import train_and_evaluate
+from fedjax_skew.simulation.problem import build
+from fedjax_skew.simulation.state import initial_state
+from fedjax_skew.simulation.trainer import Point
 
 STATE = {"params": {"w": np.arange(3.0)}, "stats": {}}
 
@@ -45,3 +49,19 @@ def test_resuming_deletes_what_a_killed_process_left(tiny_config, blobs, tmp_pat
     (tmp_path / rundir.SUMMARY).unlink()
     train_and_evaluate(tiny_config(), tmp_path, dataset=blobs)
     assert (tmp_path / rundir.SUMMARY).exists() and not remains.exists()
+
+
+def test_columns_of_an_evaluated_round_are_not_counted_again(tiny_config, blobs, tmp_path):
+    problem = build(tiny_config(), dataset=blobs)
+    state = initial_state(problem)
+    recorder = DirectoryRecorder(tmp_path, every=1, keep=1)
+    # A signal abandoned the evaluation of round 2, so the checkpoint holds its columns.
+    recorder.save(Point(state, 2, {"samples": 5}, 1.0, None), None)
+    rundir.append_line(tmp_path, {"round": 1})
+    point, _ = recorder.restore(problem, state)
+    assert (point.round, point.pending) == (2, {"samples": 5})
+    # The resumed run evaluated round 2, and was killed before its next checkpoint.
+    rundir.append_line(tmp_path, {"round": 2, "samples": 5})
+    point, history = recorder.restore(problem, state)
+    assert (point.round, point.pending) == (2, {})
+    assert [line["round"] for line in history] == [1, 2]
