@@ -259,7 +259,7 @@ def test_double_leaves_out_classes_nobody_can_hold_and_says_so(caplog):
         "double(labels=2)", labels, num_clients=3, num_classes=10, seed=0
     )
     assert len(result.order) == 300
-    assert "left out" in caplog.text
+    assert "cannot hold all classes" in caplog.text
 
 
 def test_power_law_sizes_follow_the_power():
@@ -329,7 +329,7 @@ def test_a_wrong_counts_file_is_refused(tmp_path, content, message):
         ("iid", {"seed": -1}, "seed=-1"),
         ("iid", {"labelled": 1.5}, "labelled=1.5"),
         ("iid", {"labelled": 0.6, "unlabelled": 0.5}, "leave nothing"),
-        ("iid", {"labelled": 0.001}, "no sample to each"),
+        ("iid", {"labelled": 0.001}, "one sample per class"),
         ("iid(3)", {}, "takes at most 0"),
         ("double(labels=11)", {}, "labels=11 of double is more than the 10"),
         ("quantity(alpha=200)", {}, "alpha=200"),
