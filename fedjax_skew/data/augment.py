@@ -52,7 +52,7 @@ def random_flip(x: Array, key: Array) -> Array:
     return jnp.where(flip, x[:, :, ::-1], x)
 
 
-def augment(name: str, x: Array, key: Array) -> Array:
+def augment(name: str, x: Array, key: Array, *, sequential: bool = False) -> Array:
     """Augments a batch.
 
     Args:
@@ -60,6 +60,8 @@ def augment(name: str, x: Array, key: Array) -> Array:
         x: ``[B, H, W, C]``; uint8 with one or three channels for ``"autoaugment"``, any dtype for
             ``"crop_flip"``, any array for ``"none"``.
         key: a PRNG key.
+        sequential: whether AutoAugment processes one image after the other, which is faster on a
+            CPU.
 
     Returns:
         A batch of the same shape and dtype.
@@ -74,4 +76,6 @@ def augment(name: str, x: Array, key: Array) -> Array:
     if name == "autoaugment":
         autoaugment.check_images(x)
     x = random_flip(random_crop(x, crop_key), flip_key)
-    return autoaugment.cifar_policy(x, policy_key) if name == "autoaugment" else x
+    if name == "autoaugment":
+        x = autoaugment.cifar_policy(x, policy_key, sequential=sequential)
+    return x

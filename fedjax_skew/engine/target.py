@@ -69,6 +69,11 @@ class Target:
         return int(min(max(_CHUNK_FLOPS // max(step_flops(), 1.0), 1), _MAX_CHUNK))
 
     @property
+    def sequential_augmentation(self) -> bool:
+        """Whether images are augmented one after the other; see ``data.autoaugment``."""
+        return self.platform == "cpu"
+
+    @property
     def steps_per_draw(self) -> int:
         """The number of local steps whose samples are drawn together; see ``LocalSpec``."""
         return 1 if self.platform == "cpu" else _STEPS_PER_DRAW

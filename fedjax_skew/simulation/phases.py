@@ -184,7 +184,9 @@ def _local_spec(
         local_epochs=0 if method.local_steps else config.local_epochs,
         local_steps=method.local_steps or config.local_steps,
         drop_last=config.drop_last,
-        augment=lambda x, key: augment.augment(config.augment, x, key),
+        augment=functools.partial(
+            augment.augment, config.augment, sequential=target.sequential_augmentation
+        ),
         keep_momentum=info.keep_momentum or method.keep_optimizer_state,
         skip_nonfinite=config.on_nonfinite == "skip",
         steps_per_draw=target.steps_per_draw,

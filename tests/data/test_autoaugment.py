@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -141,3 +143,19 @@ def test_policy_is_two_operations_in_order():
     for n in range(2):
         expected = _apply(expected, op[n, None], magnitude[n, None])
     np.testing.assert_array_equal(jax.jit(aa.cifar_policy)(images, key), expected)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_both_forms_agree_on_every_operation_and_under_vmap(channels):
+    images = jnp.tile(jnp.asarray(_images(channels)), (len(aa.RANGES), 1, 1, 1))
+    op = jnp.repeat(jnp.arange(len(aa.RANGES)), len(_images(channels)))
+    low, high = jnp.asarray(list(aa.RANGES.values())).T
+    magnitude = (low + 0.7 * (high - low))[op]
+    op, magnitude = jnp.stack([op, op[::-1]]), jnp.stack([magnitude, magnitude[::-1]])
+    expected = _apply(images, op, magnitude)
+    sequential = functools.partial(aa.apply, sequential=True)
+    found = np.asarray(jax.jit(sequential)(images, op, magnitude))
+    difference = np.abs(found.astype(int) - np.asarray(expected))  # Rounding may vary.
+    assert difference.max() <= 1 and difference.mean() < 1e-4
+    clients = [jnp.stack([a, a]) for a in (images, op, magnitude)]
+    np.testing.assert_array_equal(jax.jit(jax.vmap(sequential))(*clients)[1], found)
