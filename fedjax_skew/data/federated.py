@@ -5,6 +5,7 @@ sorted by class, so that no samples are copied per client and each class of a cl
 well. Several seeds share the samples and have one index table each.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from fedjax_skew.data.partition import Partition
 
 Array = Any  # A JAX array, or a numpy array on the host.
 
+_MULTIPLE = 1024  # Index tables are padded to a multiple of this.
+
 
 class FederatedData(NamedTuple):
     """Arrays of a federated training set for ``S`` seeds and ``K`` clients.
@@ -22,7 +25,7 @@ class FederatedData(NamedTuple):
         x: samples ``[N, ...]`` as stored; None, like ``labels`` and ``order``, if the samples are
             not on the device.
         labels: int32 ``[N]``.
-        order: int32 ``[S, n]``, sample ids sorted by (client, class).
+        order: int32 ``[S, n]``, sample ids sorted by (client, class), then padding.
         offsets: int32 ``[S, K + 1]``.
         class_counts: int32 ``[S, K, C]``.
         labelled: int32 ``[S, a]``, ids of the server's labelled samples.
@@ -75,10 +78,11 @@ def federate(
 ) -> FederatedData:
     """Stacks the partitions of several seeds over one dataset, as numpy arrays on the host.
 
-    Partitions may use different numbers of samples. Shorter tables are padded with sample 0, which
-    lies beyond all offsets.
+    Partitions may use different numbers of samples. Tables are padded with sample 0, which lies
+    beyond all offsets, to a multiple of a fixed number, so that runs of other seeds can reuse the
+    compiled programs.
     """
-    width = max(len(p.order) for p in partitions)
+    width = _MULTIPLE * math.ceil(max(len(p.order) for p in partitions) / _MULTIPLE)
     order = np.stack([np.pad(p.order, (0, width - len(p.order))) for p in partitions])
     labelled = np.stack([p.labelled for p in partitions])
     if unlabelled_x is None:
