@@ -263,6 +263,7 @@ def test_a_configuration_needs_a_table_or_figure_and_known_words():
 def test_variants_change_the_recipe_and_the_name_of_the_run(tmp_path):
     get_config = papers.paper("fedlc").get_config
     assert get_config("table1,method=fedlc,variant=momentum").momentum == 0.9
+    assert get_config("table1,method=fedlc,variant=vacant").hparams.fedlc.min_count == 1.0
     config = get_config("table1,method=fedlc,variant=uniform")
     assert config.method == "fedlc+fedavg" and config.hparams.fedavg.uniform_weights
     check(config)
