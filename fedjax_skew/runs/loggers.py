@@ -58,7 +58,7 @@ class TensorBoard(Callback):
         """Opens a file; TensorBoard discards older events after the last line of ``history``."""
         self._directory.mkdir(exist_ok=True)
         prefix = str(self._directory / "events")
-        self._writer = self._events.EventsWriter(prefix, f".{os.getpid()}")
+        self._writer = self._events.EventsWriter(prefix, f".{time.time_ns()}.{os.getpid()}")
         first = history[-1]["round"] + 1 if history else 1
         session = self._events.event_pb2.SessionLog
         self._write(first, session_log=session(status=session.START))
