@@ -210,16 +210,17 @@ def build_table(name: str, cells: Sequence[Cell]) -> list[Table]:
         column, which = paper.measured(row)
         return column, "at_best_validation" if which == "best" and validated else which
 
-    which = {measured(row)[1] for cell in cells for row in cell.run.rows}
+    rows = [row for cell in cells for row in cell.run.rows]
+    which = {measured(row)[1] for row in rows}
     made = collect.table(
         name,
-        entries,
-        measured,
+        collect.cells(entries, measured),
         reported=which.pop() if len(which) == 1 else paper.reported,
-        row_marks=_marks(cells),
+        pool={row.column for row in rows if measured(row)[0] == "train_accuracy"},
+        row_marks=row_marks(cells),
         scaled=scaled_sentences(cells),
         footnotes=(
-            *provenance(name, [row for cell in cells for row in cell.run.rows]),
+            *provenance(name, rows),
             *machines(entry.record for entry in entries),
         ),
     )
@@ -251,7 +252,7 @@ def scaled_sentences(cells: Iterable[Cell]) -> tuple[str, ...]:
     return scale_rules.sentences((cell.full, cell.whole or cell.config) for cell in cells)
 
 
-def _marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
+def row_marks(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
     """Returns, by row, a remark about the server data that its method trains on."""
     marks: dict[str, tuple[str, ...]] = {}
     for cell in cells:

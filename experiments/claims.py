@@ -9,7 +9,8 @@ Claims are listed in ``configs/claims/``. The runs are cells of the papers' tabl
 the store of ``experiments.reproduce``, one per seed. Cells that are finished, or whose numbers are
 in the results file, are not run again. Verdicts are computed by the rule in
 ``experiments.verdicts`` and written to ``claims.md`` and ``claims.csv``. ``--save`` adds the
-numbers of the store to the results file and writes the two files next to it.
+numbers of the store to the results file and writes the two files next to it, with the papers'
+tables as far as they are measured.
 """
 
 import pathlib
@@ -19,7 +20,17 @@ from typing import Any
 from absl import flags
 
 from configs.claims import CLAIMS
-from experiments import app, cells, claims_table, dry_run, figure_numbers, launch, pages, scale
+from experiments import (
+    app,
+    cells,
+    claims_table,
+    dry_run,
+    figure_numbers,
+    launch,
+    pages,
+    saved_tables,
+    scale,
+)
 from experiments import values as values_
 from experiments.cells import Cell
 from experiments.collect import write_texts
@@ -68,7 +79,9 @@ def main(argv: Sequence[str]) -> None:
     if flag.save:
         found = [value for value in found if not value.scale.startswith("smoke")]
         values_.write(results, found)
+        found = values_.read(results)  # As rounded there.
         files = write(results.parent, CLAIMS, found)
+        files += saved_tables.write(results.parent, found)
         if results.resolve() == pages.RESULTS:
             files += pages.write_all()
     else:

@@ -1,9 +1,9 @@
-"""Builds a paper's table from run directories."""
+"""Builds a paper's table from measured cells, and cells from run directories."""
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from experiments import printed
@@ -65,10 +65,10 @@ def _join(one: Cell, other: Cell) -> Cell:
 
 def table(
     name: str,
-    entries: Sequence[Entry],
-    measured: Measured,
+    found: Mapping[tuple[str, str], Cell],
     *,
     reported: str,
+    pool: Collection[str] = (),
     row_marks: Mapping[str, tuple[str, ...]] | None = None,
     scaled: tuple[str, ...] = (),
     footnotes: tuple[str, ...] = (),
@@ -77,16 +77,14 @@ def table(
 
     Args:
         name: one of ``printed.table_names()``.
-        entries: the runs.
-        measured: as for ``cells``.
+        found: the measured cells by row and column.
         reported: which number of a run is shown, such as ``last``.
+        pool: columns that show the accuracy on the training pool.
         row_marks: remarks about whole rows, by row key.
         scaled: sentences about what is smaller than in the paper.
         footnotes: sentences that precede the known inconsistencies of the paper.
     """
-    found = cells(entries, measured)
     known = {(row.row, row.column): row for row in printed.load(name)}
-    pool = {r.column for e in entries for r in e.rows if measured(r)[0] == "train_accuracy"}
     shown = {row for row, _ in found}, {column for _, column in found}
     rows = tuple(row for row in printed.row_headers(name) if row.key in shown[0])
     columns = [

@@ -31,8 +31,8 @@ the accuracy is still rising. Expect 62 to 68 % for FedAvg, FedRS and FedLC afte
 Their differences are then no larger than the spread over seeds, so their order has no
 meaning yet. After 300 rounds FedAvg reaches about 77 % here. The paper prints 63 %, for
 data with an additional label skew that it does not describe, so compare methods within a
-column rather than with the number in brackets. experiments/results/fedlc_table4.md shows the full
-table.
+column rather than with the number in brackets. The full table is in
+experiments/results/fedlc_table4_full.md.
 
 Next: change the method, the partition or any other field of one run,
 

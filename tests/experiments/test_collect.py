@@ -26,7 +26,7 @@ def last(row):
 def measured_table(name, values):
     """A paper's table in which every cell is measured."""
     entries = [entry(row, values(row)) for row in printed.load(name)]
-    return collect.table(name, entries, last, reported="last")
+    return collect.table(name, collect.cells(entries, last), reported="last")
 
 
 def rows_of(column):
@@ -36,7 +36,7 @@ def rows_of(column):
 def test_measured_cells_get_the_papers_numbers_and_nothing_else_is_kept():
     rows = rows_of(COLUMN)
     entries = [entry(rows["fedavg"], [63.0, 64.0]), entry(rows["fedlc"], [75.0, 76.0])]
-    table = collect.table("fedlc/table4", entries, last, reported="last")
+    table = collect.table("fedlc/table4", collect.cells(entries, last), reported="last")
     assert [row.key for row in table.rows] == ["fedavg", "fedlc"]
     assert [column.key for column in table.columns] == [COLUMN]
     cell = table.cells["fedlc", COLUMN]
@@ -50,7 +50,8 @@ def test_measured_cells_get_the_papers_numbers_and_nothing_else_is_kept():
 def test_seeds_in_runs_of_their_own_share_a_cell_and_a_failure_keeps_its_reason():
     row = rows_of(COLUMN)["fedavg"]
     entries = [entry(row, [60.0]), entry(row, [62.0]), entry(row, [], failure="out of memory")]
-    cell = collect.table("fedlc/table4", entries, last, reported="last").cells["fedavg", COLUMN]
+    table = collect.table("fedlc/table4", collect.cells(entries, last), reported="last")
+    cell = table.cells["fedavg", COLUMN]
     assert cell.values == pytest.approx((60.0, 62.0))
     assert cell.failure == "out of memory"
 
@@ -58,6 +59,6 @@ def test_seeds_in_runs_of_their_own_share_a_cell_and_a_failure_keeps_its_reason(
 def test_a_column_that_the_paper_lacks_comes_last_without_its_numbers():
     row = rows_of(COLUMN)["fedavg"]
     entries = [entry(row, [60.0]), entry(row._replace(column="mnist"), [90.0])]
-    table = collect.table("fedlc/table4", entries, last, reported="last")
+    table = collect.table("fedlc/table4", collect.cells(entries, last), reported="last")
     assert [column.label for column in table.columns][1] == "MNIST (not in the paper)"
     assert table.cells["fedavg", "mnist"].paper is None
