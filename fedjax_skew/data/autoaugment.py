@@ -51,7 +51,6 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 _ID = {name: n for n, name in enumerate(RANGES)}
 _WARPS = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
-_BLENDS = ("color", "sharpness")
 _LEVELS = 10
 
 # Two (operation, probability, level) triples per sub-policy.
@@ -156,11 +155,12 @@ def apply(x: Array, op: Array, magnitude: Array, *, sequential: bool = False) ->
 def _apply_to_one(image: Array, op: Array, magnitude: Array) -> Array:
     """Applies operations ``[N]`` to ``[H, W, C]``, running only the step that each one needs."""
     recolour = functools.partial(_recolour, histogram=_scattered_histogram)
-    steps = (lambda image, op, magnitude: image, _warp, recolour, _blend)
+    steps = (lambda image, op, magnitude: image, _warp, recolour, _saturate, _sharpen)
     kinds = np.full(len(RANGES), 2)
     kinds[_ID["identity"]] = 0
     kinds[[_ID[name] for name in _WARPS]] = 1
-    kinds[[_ID[name] for name in _BLENDS]] = 3
+    kinds[_ID["color"]] = 3
+    kinds[_ID["sharpness"]] = 4
 
     def step(image: Array, operation: tuple[Array, Array]) -> tuple[Array, None]:
         return lax.switch(jnp.asarray(kinds)[operation[0]], steps, image, *operation), None
@@ -278,10 +278,20 @@ def _equalized(pixels: Array, histogram: Callable[[Array], Array]) -> Array:
 
 def _blend(image: Array, op: Array, magnitude: Array) -> Array:
     """Blends an image with its grey or its smoothed version."""
+    image = jnp.where(_is(op, "color"), _saturate(image, op, magnitude), image)
+    return jnp.where(_is(op, "sharpness"), _sharpen(image, op, magnitude), image)
+
+
+def _saturate(image: Array, op: Array, magnitude: Array) -> Array:
+    """Blends an image with its grey version."""
     values = image.astype(jnp.float32)
-    base = jnp.where(_is(op, "color"), _grey(values)[..., None], _smooth(values))
-    chosen = _is(op, "color") | _is(op, "sharpness")
-    return jnp.where(chosen, _between(base, values, magnitude).astype(jnp.uint8), image)
+    return _between(_grey(values)[..., None], values, magnitude).astype(jnp.uint8)
+
+
+def _sharpen(image: Array, op: Array, magnitude: Array) -> Array:
+    """Blends an image with its smoothed version."""
+    values = image.astype(jnp.float32)
+    return _between(_smooth(values), values, magnitude).astype(jnp.uint8)
 
 
 def _between(a: Array | float, b: Array, part: Array) -> Array:
