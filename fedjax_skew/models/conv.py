@@ -1,9 +1,9 @@
 """Convolution by slices and a matrix product, for CPUs.
 
-On the CPU backend, a convolution inside ``lax.while_loop`` or ``lax.scan`` is many times slower
-than outside of a loop, and ``vmap`` over stacked kernels turns it into a grouped convolution, which
-is even slower. A matrix product has neither problem: ``vmap`` turns it into a batched matrix
-product. This module is optimised for CPUs and their caches; accelerators use XLA's own operation.
+On the CPU backend, the gradient of a convolution's kernel is many times slower inside
+``lax.while_loop`` or ``lax.scan`` than outside of a loop, and ``vmap`` over stacked kernels turns a
+convolution into a grouped one, which is even slower. A matrix product has neither problem: ``vmap``
+turns it into a batched matrix product. This module is optimised for CPUs and their caches; accelerators use XLA's own operation.
 """
 
 import functools
