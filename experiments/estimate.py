@@ -2,7 +2,8 @@
 
 All operations are counted in traced programs. The forward pass of the model is traced at its real
 size. What a method adds (a teacher, a second gradient, training on the server) is counted in rounds
-of a tiny problem and converted to training steps, so a new method needs no code here.
+of a tiny problem and converted to training steps, so a new method needs no code here. The work of
+the server is counted for two amounts of server data and extrapolated to the real one.
 """
 
 import dataclasses
@@ -26,7 +27,8 @@ from fedjax_skew.methods import build as build_method
 from fedjax_skew.simulation import problem
 from fedjax_skew.simulation.state import phase_state
 
-_TINY_FEATURES, _TINY_CLASSES = 64, 10
+_TINY_FEATURES, _TINY_CLASSES, _TINY_SAMPLES = 64, 10, 1600
+_TINY_SERVER = (256, 512)  # Server samples; multiples of the batch sizes on the server.
 
 
 class Size(NamedTuple):
@@ -71,8 +73,8 @@ def cost(config: ml_collections.ConfigDict) -> Cost:
     else:
         samples = data.train * share * config.local_epochs * config.participation
     extra = _method(config.method, _freeze(used_hparams(config)), min(cohort, 8))
-    steps = samples * extra.passes + extra.server_steps * config.batch_size
-    training = 3 * forward * steps
+    server = extra.server + extra.server_per_sample * _server_samples(config, data)
+    training = 3 * forward * (samples * extra.passes + server)
     scored = data.test + (data.train if config.eval_train_set else 0)
     then = build_method(config.method, used_hparams(config)).next_phase
     # A second phase costs little compared with the first.
@@ -99,13 +101,15 @@ class _Extra(NamedTuple):
 
     Attributes:
         passes: work of one local step, in steps of FedAvg.
-        server_steps: work of the server per round, in steps of FedAvg.
+        server: work of the server per round without data, in samples on which a client trains.
+        server_per_sample: work of the server per sample that it holds, in the same unit.
         kept: size of the state that a client keeps, in models.
         needs_client_models: whether the server holds every client's model.
     """
 
     passes: float
-    server_steps: float
+    server: float
+    server_per_sample: float
     kept: float
     needs_client_models: bool
 
@@ -127,29 +131,35 @@ def _model(name: str, shape: tuple[int, ...], classes: int) -> tuple[float, int,
 @functools.cache
 def _method(name: str, hparams: tuple, cohort: int) -> _Extra:
     method = build_method(name, _thaw(hparams))
-    (plain, _), (own, kept) = _tiny("fedavg", (), cohort), _tiny(name, hparams, cohort)
-    step = plain.looped / cohort
+    few, many = _TINY_SERVER
+    (plain, _), (own, kept) = _tiny("fedavg", (), cohort, few), _tiny(name, hparams, cohort, few)
+    per_sample = plain.looped / (cohort * default_config().batch_size)
+    server, slope = max(own.plain - plain.plain, 0.0) / per_sample, 0.0
+    if method.needs_labelled_data or method.needs_unlabelled_data:
+        more, _ = _tiny(name, hparams, cohort, many)
+        slope = max(more.plain - own.plain, 0.0) / per_sample / (many - few)
     return _Extra(
         passes=max(own.looped / plain.looped, 1.0),
-        server_steps=max(own.plain - plain.plain, 0.0) / step,
+        server=max(server - slope * few, 0.0),
+        server_per_sample=slope,
         kept=kept,
         needs_client_models=method.needs_client_models,
     )
 
 
 @functools.cache
-def _tiny(name: str, hparams: tuple, cohort: int) -> tuple[flops.Count, float]:
+def _tiny(name: str, hparams: tuple, cohort: int, server: int) -> tuple[flops.Count, float]:
     """Counts a round on a tiny problem; returns it with the size of a client's state in models."""
     config = default_config()
     config.method, config.model, config.partition = name, "mlp", "iid"
     config.num_clients, config.rounds = cohort, 10_000
     config.clients_per_chunk, config.num_devices = cohort, 1
-    config.server_data.labelled = config.server_data.unlabelled = 0.2
+    config.server_data.labelled = config.server_data.unlabelled = server / _TINY_SAMPLES
     for method, values in _thaw(hparams).items():
         for field, value in values.items():
             config.hparams[method][field] = value
     rng = np.random.default_rng(0)
-    labels = np.arange(40 * cohort, dtype=np.int32) % _TINY_CLASSES
+    labels = np.arange(_TINY_SAMPLES, dtype=np.int32) % _TINY_CLASSES
     x = rng.normal(size=(len(labels), _TINY_FEATURES)).astype(np.float32)
     data = Dataset("tiny", x, labels, x[:10], labels[:10], _TINY_CLASSES)
     made = problem.build(config, dataset=data)
@@ -174,6 +184,16 @@ def size(config: ml_collections.ConfigDict) -> Size:
     data = problem.load_dataset(config)
     x = data.x_train
     return Size(len(x), len(data.x_test), x.shape[1:], data.num_classes, x.itemsize)
+
+
+def _server_samples(config: ml_collections.ConfigDict, data: Size) -> float:
+    """Returns the number of labelled or unlabelled samples of the server, the larger of the two."""
+    server = config.server_data
+    other = server.unlabelled_dataset
+    if other and other != "labelled":
+        info = datasets.find(other)
+        return max(info.num_train if info else 0, server.labelled * data.train)
+    return max(server.labelled, server.unlabelled) * data.train
 
 
 def random_dataset(size: Size) -> Dataset:

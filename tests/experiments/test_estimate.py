@@ -96,3 +96,14 @@ def test_the_list_has_a_command_for_every_table():
 )
 def test_durations_are_readable(seconds, words):
     assert dry_run.duration(seconds) == words
+
+
+def test_work_on_the_server_grows_with_its_data(tmp_path):
+    only = "dataset=cifar10,method=fedavg,fedbe,partition=longtail(if=100)+dirichlet(alpha=0.4)"
+    plain, fedbe = (cell.config for cell in cells.plan("fedlc_lt/table1", tmp_path, only=only))
+    base = estimate.cost(plain).flops
+    work = estimate.cost(fedbe).flops - base
+    fedbe.server_data.labelled *= 2
+    assert estimate.cost(fedbe).flops - base == pytest.approx(2 * work, rel=0.1)
+    # 20 epochs on 2,500 samples, compared with 10 batches of 64 samples of each of 8 clients.
+    assert work / base > 20 * 2500 / (8 * 10 * 64)
