@@ -5,6 +5,7 @@
     python -m experiments.benchmark --methods=all --workloads=simple_cnn   # relative to FedAvg
     python -m experiments.benchmark --augmentations=all --workloads=simple_cnn
     python -m experiments.benchmark --scaling             # time against clients
+    python -m experiments.benchmark --startup --workloads=simple_cnn   # before the first round
     python -m experiments.benchmark --tune --workloads=tfcnn   # best settings on this device
 
 Contenders take turns within one process after one warm-up round, and the median is reported with
@@ -22,6 +23,7 @@ import jax
 from absl import flags
 
 from experiments import app
+from experiments.bench import startup
 from experiments.bench.jax_peers import JittedLoop, Ours
 from experiments.bench.settings import scaling, tune
 from experiments.bench.turns import Contender, Speed, take_turns, warn
@@ -40,6 +42,7 @@ _PEERS = flags.DEFINE_list("peers", [], f"Other simulators to compare with: {', 
 _TURNS = flags.DEFINE_integer("turns", 5, "Rounds to measure per contender.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string("output", "", "File to which all numbers are written as JSON.")
 _SCALING = flags.DEFINE_bool("scaling", False, "Time rounds by cohort size and number of clients.")
+_STARTUP = flags.DEFINE_bool("startup", False, "Time what precedes the first round of a process.")
 _TUNE = flags.DEFINE_bool("tune", False, "Find the best chunk size and convolution.")
 _METHODS = flags.DEFINE_list("methods", [], "Methods to time relative to FedAvg, or 'all'.")
 _AUGMENTATIONS = flags.DEFINE_list(
@@ -178,6 +181,11 @@ def main(argv: Sequence[str]) -> None:
                 f"{row['clients']:8d} clients, {row['cohort']:3d} per round: "
                 f"{row['milliseconds']:8.2f} ms, index table {row['table_mb']:.1f} MB"
             )
+    elif _STARTUP.value:
+        result["startup"] = {name: startup.measure(name) for name in _WORKLOADS.value}
+        for name, steps in result["startup"].items():
+            words = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in steps.items())
+            print(f"{WORKLOADS[name].description}\n  {sum(steps.values()):.1f} s: {words}")
     elif _METHODS.value or _AUGMENTATIONS.value:
         result["variants"] = _variants(_TURNS.value)
     else:

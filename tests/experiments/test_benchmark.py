@@ -1,10 +1,11 @@
 import itertools
+import time
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.bench import turns
+from experiments.bench import startup, turns
 from experiments.bench.variants import relative
 from experiments.bench.workloads import WORKLOADS, Workload, make_config
 from fedjax_skew import models
@@ -71,3 +72,13 @@ def test_a_method_is_measured_relative_to_fedavg():
     assert row["variant"] == "fedprox"
     assert row["relative_time"] > 0
     assert row["memory_mb"] > 0
+
+
+def test_the_steps_before_the_first_round_add_up(monkeypatch):
+    tiny = Workload("tiny", (4, 4, 1), 40, {"model": "mlp", "num_clients": 2, "partition": "iid"})
+    monkeypatch.setitem(WORKLOADS, "tiny", tiny)
+    monkeypatch.setattr(startup.app, "cache_programs", lambda: None)
+    began = time.time()
+    steps = startup.main("tiny", began)
+    assert min(steps.values()) > 0
+    assert sum(steps.values()) <= time.time() - began + 1e-6
