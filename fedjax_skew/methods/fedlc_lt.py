@@ -11,11 +11,10 @@ Classes that no neighbour holds are not calibrated.
 The server averages the models as in FedAvg and then trains on its labelled auxiliary data. First,
 it learns the ensemble's directions r and the class query a, b, by the cross-entropy of both logits
 plus L_Global. Second, it trains the global model by L_Global towards the ensemble. Both stages take
-J steps. r persists between rounds. The class query is initialised in each round and is merged into
-the head after the distillation. It is not part of the student during the distillation: the
-ensemble does not contain it, so the student would learn to undo it in its other parameters, both
-would grow from round to round, and training would break down. Only its balance between the classes
-is kept, not its common scale, on which no prediction depends (see ``queried_head``).
+J steps. r, a and b persist between rounds. The class query is part of the evaluated model, but not
+of the model that clients train or that is distilled. The clients and the ensemble do not know it,
+so they would undo it, the server would restore it, and the parameters of the head would grow from
+round to round.
 
 The only optimiser that the paper names is SGD with a learning rate of 0.1, which is used on the
 server, too. Adam's updates do not shrink with the gradient, and the gradient of L_Global is small:
@@ -39,6 +38,7 @@ from fedjax_skew.losses import (
 )
 from fedjax_skew.methods.base import (
     Client,
+    Evaluation,
     LocalResult,
     LossContext,
     Method,
@@ -48,8 +48,8 @@ from fedjax_skew.methods.base import (
     ServerResult,
     Upload,
 )
-from fedjax_skew.methods.fedlc_lt_server import distill
-from fedjax_skew.methods.server_training import taking_part, unless_empty
+from fedjax_skew.methods.fedlc_lt_server import distill, queried_head
+from fedjax_skew.methods.server_training import taking_part, unless_empty, with_head
 
 
 @validated("hparams.fedlc_lt")
@@ -95,6 +95,8 @@ def fedlc_lt(
             state |= {"counts": table[..., 0], "known": table[..., 0]}
         if l_global:
             state |= {"r": jnp.zeros((clients, classes))}
+        if class_query:
+            state |= {"a": jnp.ones(classes), "b": jnp.zeros(classes)}
         return MethodState(state)
 
     def importance(context: LossContext) -> jax.Array:
@@ -144,14 +146,20 @@ def fedlc_lt(
             ),
         )
 
+    def eval_model(evaluation: Evaluation):
+        a, b = evaluation.state["a"], evaluation.state["b"]
+        classifier = queried_head(evaluation.params["head"], a, b)
+        return with_head(evaluation.params, classifier), evaluation.stats
+
     return Method(
         "fedlc_lt",
-        init=init if local or l_global else None,
+        init=init if local or central else None,
         loss=importance if class_importance else None,
         regularizer=pull if l_local else None,
         make_upload=_upload if local else None,
         update_server_state=update_server_state if local else None,
         server=server if central else None,
+        eval_model=eval_model if class_query else None,
         needs_client_models=l_global,
         needs_labelled_data=central,
         needs_linear_head=class_query,

@@ -18,7 +18,6 @@ from fedjax_skew.methods.server_training import (
     lookup,
     minimize,
     taking_part,
-    with_head,
 )
 
 
@@ -36,21 +35,22 @@ def distill(
     """Returns the averaged model after calibration and distillation on the server's data.
 
     Args:
-        rnd: the round; with ``l_global``, its state has ``r [K, C]``.
+        rnd: the round; with ``l_global``, its state has ``r [K, C]``, and with ``query``, it has
+            ``a`` and ``b [C]``.
         steps: J, the number of steps of each stage.
         lam: weight of the squared norm of a client's parameters in the ensemble.
         batch_size: samples per step.
         server_lr: learning rate of the model.
         calibration_lr: learning rate of r, a and b.
         l_global: whether to distil the ensemble.
-        query: whether to learn a and b and merge them into the head after the distillation.
+        query: whether to learn a and b, which do not change the returned model.
     """
     (x, labels), (params, stats) = rnd.labelled, averaged(rnd)
-    number, classes = x.shape[0], rnd.info.num_classes
+    number = x.shape[0]
     key_calibrate, key_distill = jax.random.split(rnd.key)
     learnt = {"r": rnd.state["r"][rnd.ids]} if l_global else {}
     if query:
-        learnt |= {"a": jnp.ones(classes), "b": jnp.zeros(classes)}
+        learnt |= {name: rnd.state[name] for name in ("a", "b")}
     samples = rnd.num_samples * taking_part(rnd)
     shares = samples / jnp.maximum(jnp.sum(samples), 1e-12)
     lengths = jax.vmap(optax.tree.norm)(rnd.client_params) if l_global else None
@@ -83,13 +83,9 @@ def distill(
         calibrate, optax.sgd(calibration_lr), learnt, None, key_calibrate, steps=steps
     ).params
 
-    def queried(params):
-        if not query:
-            return params
-        return with_head(params, queried_head(params["head"], learnt["a"], learnt["b"]))
-
+    state = {**rnd.state, **{name: learnt[name] for name in ("a", "b") if query}}
     if not l_global:
-        return ServerResult(queried(params), stats, rnd.state)
+        return ServerResult(params, stats, state)
 
     def towards_ensemble(params, stats, key):
         ids = draw(key, batch_size, number)
@@ -98,18 +94,10 @@ def distill(
         return jnp.mean(normalized_distillation(outputs.logits, teacher)), stats
 
     done = minimize(towards_ensemble, optax.sgd(server_lr), params, stats, key_distill, steps=steps)
-    state = {**rnd.state, "r": rnd.state["r"].at[rnd.ids].set(learnt["r"])}
-    return ServerResult(queried(done.params), done.stats, state)
+    state |= {"r": rnd.state["r"].at[rnd.ids].set(learnt["r"])}
+    return ServerResult(done.params, done.stats, state)
 
 
 def queried_head(classifier: PyTree, a: jax.Array, b: jax.Array) -> PyTree:
-    """Merges the class query into a head; b is added to the bias if the head has one.
-
-    The new head predicts the same classes as ``class_query`` of the old head's logits. a and b are
-    divided by the mean magnitude of a. This changes no prediction, but a common scale would grow
-    from round to round, because L_Local shrinks the logits that the query has enlarged.
-    """
-    size = jnp.mean(jnp.abs(a))
-    a, b = a / size, b / size
-    made = {"kernel": classifier["kernel"] * a}
-    return made | {"bias": classifier["bias"] * a + b} if "bias" in classifier else made
+    """Returns a head whose logits are ``class_query`` of the logits of ``classifier``."""
+    return {"kernel": classifier["kernel"] * a, "bias": classifier.get("bias", 0.0) * a + b}

@@ -3,7 +3,8 @@
 On the CPU backend, the gradient of a convolution's kernel is many times slower inside
 ``lax.while_loop`` or ``lax.scan`` than outside of a loop, and ``vmap`` over stacked kernels turns a
 convolution into a grouped one, which is even slower. A matrix product has neither problem: ``vmap``
-turns it into a batched matrix product. This module is optimised for CPUs and their caches; accelerators use XLA's own operation.
+turns it into a batched matrix product. This module is optimised for CPUs and their caches;
+accelerators use XLA's own operation.
 """
 
 import functools
