@@ -24,7 +24,7 @@ def main(workload: str, began: float) -> dict[str, float]:
         workload: one of ``WORKLOADS``.
         began: the time at which the process was started.
     """
-    import experiments.train  # noqa: F401  The imports of a training run.
+    import fedjax_skew.runs.train  # noqa: F401  The imports of a training run.
     from fedjax_skew.simulation.arrays import device_arrays
     from fedjax_skew.simulation.state import initial_state
     from fedjax_skew.simulation.tracing import trace_rounds
