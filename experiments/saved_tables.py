@@ -49,7 +49,8 @@ def build(name: str, scale: str, found: Sequence[Value]) -> Table | None:
     for value in sorted(found, key=lambda value: value.key):
         by_place.setdefault((value.row, value.column), []).append(value)
     size, *changes = scale.split(" ")
-    special = dict(word.split("=", 1) for word in changes if word.startswith(("rounds", "variant")))
+    flags = [word for word in changes if word.startswith(("rounds=", "variant="))]
+    special = dict(word.split("=", 1) for word in flags)
     planned = [
         cell
         for cell in cells.plan(
@@ -59,7 +60,7 @@ def build(name: str, scale: str, found: Sequence[Value]) -> Table | None:
             seeds=max(map(len, by_place.values())),
             rounds=int(special.get("rounds", 0)),
             variant=special.get("variant", ""),
-            changes=[w for w in changes if not w.startswith(("rounds=", "variant="))],
+            changes=[word for word in changes if word not in flags],
         )
         if any(place(row) in by_place for row in cell.run.rows)
     ]
