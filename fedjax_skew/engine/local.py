@@ -38,11 +38,14 @@ from fedjax_skew.models.functional import Model
 class LocalSpec:
     """The specification of local training, which is the same for all clients.
 
+    It is a pytree whose leaves are those of the method and of the optimiser, which must be a pytree
+    such as ``jax.tree_util.Partial``; everything else is static.
+
     Attributes:
         info: the run's constants.
         model: the model's pure functions.
         method: the method.
-        optimizer: optax transformation without the learning rate.
+        optimizer: ``() -> optax transformation`` without the learning rate.
         local_epochs: number of passes over the client's data, or 0.
         local_steps: number of steps, or 0; exactly one of the two is positive.
         drop_last: whether to omit the partial last batch of an epoch.
@@ -57,7 +60,7 @@ class LocalSpec:
     info: RunInfo
     model: Model
     method: Method
-    optimizer: optax.GradientTransformation
+    optimizer: Callable[[], optax.GradientTransformation]
     local_epochs: int
     local_steps: int
     drop_last: bool
@@ -87,6 +90,14 @@ class LocalSpec:
         batches = num_steps * self.method.num_batches
         rest = jnp.minimum(batches % per_epoch * size, whole)
         return batches // per_epoch * whole + rest
+
+
+_DATA_FIELDS = ["method", "optimizer"]
+jax.tree_util.register_dataclass(
+    LocalSpec,
+    data_fields=_DATA_FIELDS,
+    meta_fields=[f.name for f in dataclasses.fields(LocalSpec) if f.name not in _DATA_FIELDS],
+)
 
 
 class ClientState(NamedTuple):
@@ -260,7 +271,7 @@ def train_client(
 
     before_training = method.before_training(client) if method.before_training else None
     start, start_stats = method.start(client) if method.start else (client.params, client.stats)
-    opt_state = client_state.optimizer if spec.keep_momentum else spec.optimizer.init(start)
+    opt_state = client_state.optimizer if spec.keep_momentum else spec.optimizer().init(start)
     scratch = method.scratch(client) if method.scratch else None
 
     def body(drawn, t, carry):
@@ -358,7 +369,7 @@ def local_step(
     def descend(params, gradient, opt_state):
         if method.correct_gradient:
             gradient = method.correct_gradient(gradient, params, client)
-        updates, opt_state = spec.optimizer.update(freeze(gradient), opt_state, freeze(params))
+        updates, opt_state = spec.optimizer().update(freeze(gradient), opt_state, freeze(params))
         updates = freeze(updates)
         return jax.tree.map(lambda p, u: p - client.lr * u, params, updates), opt_state
 

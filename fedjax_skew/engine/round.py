@@ -74,9 +74,10 @@ def state_shardings(mesh: Mesh) -> State:
 class RoundSpec:
     """The specification of rounds.
 
-    It is a pytree. If ``lr_schedule`` is a pytree, such as ``jax.tree_util.Partial``, the leaves
-    are those of ``lr_schedule``; everything else is static. A program that takes the specification
-    as an argument can therefore be used for any learning rate.
+    It is a pytree whose leaves are those of ``local`` and of ``lr_schedule``, which must be a
+    pytree such as ``jax.tree_util.Partial``; everything else is static. A program that takes the
+    specification as an argument can therefore be used for any learning rate, for any numbers of the
+    optimiser, and for any numbers that the method's hooks bind.
 
     Attributes:
         local: the specification of local training.
@@ -99,10 +100,11 @@ class RoundSpec:
     stragglers: float = 0.0
 
 
+_DATA_FIELDS = ["local", "lr_schedule"]
 jax.tree_util.register_dataclass(
     RoundSpec,
-    data_fields=["lr_schedule"],
-    meta_fields=[f.name for f in dataclasses.fields(RoundSpec) if f.name != "lr_schedule"],
+    data_fields=_DATA_FIELDS,
+    meta_fields=[f.name for f in dataclasses.fields(RoundSpec) if f.name not in _DATA_FIELDS],
 )
 
 
@@ -234,13 +236,13 @@ def _run(
         stream_keys(state.keys, Stream.CLIENT, state.round),
     )
     train = jax.shard_map(
-        functools.partial(_train_device, local, devices),
+        functools.partial(_train_device, devices),
         mesh=spec.mesh,
-        in_specs=(P("clients"), P("clients"), P(), P(), P()),
+        in_specs=(P(), P("clients"), P("clients"), P(), P(), P()),
         out_specs=(P(), P("clients"), P()),
         check_vma=False,
     )
-    sums, outs, executed = train(items, deal(slots), broadcast, data, state.round)
+    sums, outs, executed = train(local, items, deal(slots), broadcast, data, state.round)
     clients = collect(slots, places, outs.client_state)
     outs = outs._replace(client_state=ClientState(None, None))
     outs = _in_order(outs, places, cohort.shape)
@@ -280,8 +282,8 @@ def _steps(
 
 
 def _train_device(
-    local: LocalSpec,
     devices: int,
+    local: LocalSpec,
     items: ClientSlot,
     client_state: ClientState,
     broadcast: Broadcast,

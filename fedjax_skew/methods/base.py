@@ -18,6 +18,12 @@ In a composition, only one method may define each of ``loss``, ``step``, ``optim
 applied together, so that any objective can be combined with any local rule and any server rule
 (see ``composition.py``).
 
+A hook is a function, or a ``jax.tree_util.Partial`` that binds numbers to one. Bound numbers are
+inputs of compiled programs, so that runs which differ only in them share a program; numbers that a
+function closes over are constants of the program::
+
+    Method("fedprox", regularizer=Partial(regularizer, mu))  # regularizer(mu, context)
+
 There are two kinds of state. The ``client`` state belongs to one client and is stored with a
 leading client axis. The ``server`` state is one pytree that every client may read. ``init`` creates
 both.
@@ -359,9 +365,13 @@ class NextPhase:
     transition: Callable[[InitContext, PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
 
 
+@jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
 class Method:
     """A federated method; every field except the name defaults to FedAvg's behaviour.
+
+    It is a pytree whose leaves are the numbers that its hooks bind with ``jax.tree_util.Partial``;
+    everything else is static.
 
     Attributes:
         name: the name in the registry.
@@ -442,6 +452,23 @@ class Method:
     projection: int = 0
     local_steps: int = 0
     uses_total_rounds: bool = False
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Separates the hooks that bind numbers from everything else."""
+        values = [getattr(self, field.name) for field in dataclasses.fields(self)]
+        bound = tuple(v if isinstance(v, jax.tree_util.Partial) else None for v in values)
+        static = tuple(None if isinstance(v, jax.tree_util.Partial) else v for v in values)
+        return bound, static
+
+    @classmethod
+    def tree_unflatten(cls, static: tuple[Any, ...], bound: tuple[Any, ...]) -> "Method":
+        """Inverts :meth:`tree_flatten`."""
+        return cls(*(s if b is None else b for s, b in zip(static, bound, strict=True)))
+
+
+def nonzero(**weights: float) -> dict[str, float]:
+    """Returns the weights that are not zero, for a hook that binds the weights of its terms."""
+    return {name: weight for name, weight in weights.items() if weight}
 
 
 def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:

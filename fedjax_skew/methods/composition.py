@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.methods.base import (
     LocalResult,
@@ -43,6 +44,7 @@ def compose(parts: Sequence[Method]) -> Method:
     """
     if len(parts) == 1:
         return parts[0]
+    parts = tuple(parts)
     name = "+".join(p.name for p in parts)
     if len({p.name for p in parts}) < len(parts):
         raise ValueError(f"method={name!r} names a method twice; name each method once.")
@@ -59,116 +61,11 @@ def compose(parts: Sequence[Method]) -> Method:
                 f"method={name!r}: {single['model'].name} replaces the model's head, but "
                 f"{part.name} needs a linear one; use one of the two."
             )
-
-    def picks(field):
-        return [p for p in parts if getattr(p, field) is not None]
-
-    def init(context):
-        states = {p.name: p.init(context) for p in picks("init")}
-        return MethodState(
-            {n: s.server for n, s in states.items()}, {n: s.client for n, s in states.items()}
-        )
-
-    def regularizer(context):
-        return sum(p.regularizer(_context(context, p.name)) for p in picks("regularizer"))
-
-    def scratch(client):
-        return {p.name: p.scratch(_client(client, p.name)) for p in picks("scratch")}
-
-    def update_scratch(context):
-        new = {p.name: p.update_scratch(_context(context, p.name)) for p in picks("update_scratch")}
-        return {**context.scratch, **new}
-
-    def correct_gradient(gradient, params, client):
-        for p in picks("correct_gradient"):
-            gradient = p.correct_gradient(gradient, params, _client(client, p.name))
-        return gradient
-
-    def trainable(client, step):
-        masks = [p.trainable(_client(client, p.name), step) for p in picks("trainable")]
-        return jax.tree.map(lambda *flags: functools.reduce(jnp.logical_and, flags), *masks)
-
-    def step(s):
-        p = single["step"]
-        own = dataclasses.replace(
-            s, client=_client(s.client, p.name), scratch=_own(s.scratch, p.name)
-        )
-        result = p.step(own)
-        # The auxiliary results hold the scratch of all methods; the rule changes only its own.
-        scratch = result.aux.scratch
-        if p.scratch is not None:
-            scratch = {**scratch, p.name: result.scratch}
-        return result._replace(scratch=scratch)
-
-    def before_training(client):
-        return {
-            p.name: p.before_training(_client(client, p.name)) for p in picks("before_training")
-        }
-
-    def make_upload(client, result):
-        uploads = {
-            p.name: p.make_upload(_client(client, p.name), _result(result, p.name))
-            for p in picks("make_upload")
-        }
-        kept = {
-            n: k if n not in uploads or uploads[n].state is None else uploads[n].state
-            for n, k in (client.state or {}).items()
-        }
-        return Upload(
-            kept,
-            {n: u.stacked for n, u in uploads.items()},
-            {n: u.summed for n, u in uploads.items()},
-        )
-
-    def update_server_state(rnd):
-        new = {
-            p.name: p.update_server_state(_round(rnd, p.name)) for p in picks("update_server_state")
-        }
-        return {**(rnd.state or {}), **new}
-
-    def server(rnd):
-        p = single["server"]
-        result = p.server(_round(rnd, p.name))
-        state = rnd.state if p.init is None else {**rnd.state, p.name: result.state}
-        return ServerResult(result.params, result.stats, state)
-
-    def for_client(field):
-        p = single[field]
-        return lambda client, *rest: getattr(p, field)(
-            _client(client, p.name), *(_result(r, p.name) for r in rest)
-        )
-
-    def eval_model(evaluation):
-        p = single["eval_model"]
-        return p.eval_model(dataclasses.replace(evaluation, state=_own(evaluation.state, p.name)))
-
-    def loss(context):
-        p = single["loss"]
-        return p.loss(_context(context, p.name))
-
-    made: dict[str, Any] = {
-        "init": init,
-        "regularizer": regularizer,
-        "scratch": scratch,
-        "update_scratch": update_scratch,
-        "correct_gradient": correct_gradient,
-        "trainable": trainable,
-        "before_training": before_training,
-        "make_upload": make_upload,
-        "update_server_state": update_server_state,
-    }
-    ones: dict[str, Any] = {
-        "loss": loss,
-        "step": step,
-        "start": for_client("start"),
-        "weight": for_client("weight"),
-        "server": server,
-        "eval_model": eval_model,
-        "predict": single["predict"] and single["predict"].predict,
-        "personal": for_client("personal"),
-        "optimizer": single["optimizer"] and single["optimizer"].optimizer,
-        "model": single["model"] and single["model"].model,
-    }
+    fields = [field for field in vars(_Hooks) if not field.startswith("_")]
+    used = [field for field in fields if any(getattr(p, field) for p in parts)]
+    made: dict[str, Any] = {field: Partial(_hook(field), parts) for field in used}
+    for field in ("predict", "optimizer", "model"):
+        made[field] = getattr(single[field], field, None)
     return Method(
         name=name,
         num_batches=single["step"].num_batches if single["step"] else 1,
@@ -183,9 +80,114 @@ def compose(parts: Sequence[Method]) -> Method:
         projection=max(p.projection for p in parts),
         local_steps=max(p.local_steps for p in parts),
         uses_total_rounds=any(p.uses_total_rounds for p in parts),
-        **{f: fn for f, fn in made.items() if picks(f)},
-        **{f: fn for f, fn in ones.items() if single[f]},
+        **made,
     )
+
+
+def _hook(field: str) -> Callable[..., Any]:
+    """Returns ``(parts, *args) -> result`` of one hook of a composition.
+
+    The parts are an argument because they may contain numbers that are inputs of the program.
+    """
+    return lambda parts, *args: getattr(_Hooks(parts), field)(*args)
+
+
+class _Hooks:
+    """The hooks of a composition; those in ``_SINGLE`` come from the only part that has them."""
+
+    def __init__(self, parts: Sequence[Method]):
+        self._parts = parts
+
+    def _with(self, field: str) -> list[Method]:
+        return [part for part in self._parts if getattr(part, field) is not None]
+
+    def init(self, context):
+        states = {p.name: p.init(context) for p in self._with("init")}
+        return MethodState(
+            {n: s.server for n, s in states.items()}, {n: s.client for n, s in states.items()}
+        )
+
+    def loss(self, context):
+        p = self._with("loss")[0]
+        return p.loss(_context(context, p.name))
+
+    def regularizer(self, context):
+        return sum(p.regularizer(_context(context, p.name)) for p in self._with("regularizer"))
+
+    def scratch(self, client):
+        return {p.name: p.scratch(_client(client, p.name)) for p in self._with("scratch")}
+
+    def update_scratch(self, context):
+        parts = self._with("update_scratch")
+        new = {p.name: p.update_scratch(_context(context, p.name)) for p in parts}
+        return {**context.scratch, **new}
+
+    def correct_gradient(self, gradient, params, client):
+        for p in self._with("correct_gradient"):
+            gradient = p.correct_gradient(gradient, params, _client(client, p.name))
+        return gradient
+
+    def trainable(self, client, step):
+        masks = [p.trainable(_client(client, p.name), step) for p in self._with("trainable")]
+        return jax.tree.map(lambda *flags: functools.reduce(jnp.logical_and, flags), *masks)
+
+    def step(self, s):
+        p = self._with("step")[0]
+        own = dataclasses.replace(
+            s, client=_client(s.client, p.name), scratch=_own(s.scratch, p.name)
+        )
+        result = p.step(own)
+        # The auxiliary results hold the scratch of all methods; the rule changes only its own.
+        scratch = result.aux.scratch
+        if p.scratch is not None:
+            scratch = {**scratch, p.name: result.scratch}
+        return result._replace(scratch=scratch)
+
+    def start(self, client):
+        p = self._with("start")[0]
+        return p.start(_client(client, p.name))
+
+    def before_training(self, client):
+        parts = self._with("before_training")
+        return {p.name: p.before_training(_client(client, p.name)) for p in parts}
+
+    def make_upload(self, client, result):
+        uploads = {
+            p.name: p.make_upload(_client(client, p.name), _result(result, p.name))
+            for p in self._with("make_upload")
+        }
+        kept = {
+            n: k if n not in uploads or uploads[n].state is None else uploads[n].state
+            for n, k in (client.state or {}).items()
+        }
+        return Upload(
+            kept,
+            {n: u.stacked for n, u in uploads.items()},
+            {n: u.summed for n, u in uploads.items()},
+        )
+
+    def weight(self, client, result):
+        p = self._with("weight")[0]
+        return p.weight(_client(client, p.name), _result(result, p.name))
+
+    def update_server_state(self, rnd):
+        parts = self._with("update_server_state")
+        new = {p.name: p.update_server_state(_round(rnd, p.name)) for p in parts}
+        return {**(rnd.state or {}), **new}
+
+    def server(self, rnd):
+        p = self._with("server")[0]
+        result = p.server(_round(rnd, p.name))
+        state = rnd.state if p.init is None else {**rnd.state, p.name: result.state}
+        return ServerResult(result.params, result.stats, state)
+
+    def eval_model(self, evaluation):
+        p = self._with("eval_model")[0]
+        return p.eval_model(dataclasses.replace(evaluation, state=_own(evaluation.state, p.name)))
+
+    def personal(self, client):
+        p = self._with("personal")[0]
+        return p.personal(_client(client, p.name))
 
 
 def _only(parts: Sequence[Method], field: str, name: str) -> Method | None:

@@ -9,6 +9,7 @@ mean of the local models, which is ``x + m``. The evaluated model is ``x``, not 
 
 import jax
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import BelowOne, NonNegative, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, uniform
@@ -28,11 +29,11 @@ def fedacg(*, lam: BelowOne = 0.85, beta: NonNegative = 1e-3) -> Method:
             {"params": context.params, "momentum": optax.tree.zeros_like(context.params)}
         )
 
-    def regularizer(context):
+    def regularizer(beta, context):
         drift = optax.tree.sub(context.params, context.client.params)
         return beta * optax.tree.vdot(drift, drift)
 
-    def server(rnd):
+    def server(lam, rnd):
         momentum = jax.tree.map(lambda m, d: lam * m + d, rnd.state["momentum"], rnd.mean_delta)
         params = optax.tree.add(rnd.params, rnd.mean_delta)
         state = {"params": params, "momentum": momentum}
@@ -41,8 +42,8 @@ def fedacg(*, lam: BelowOne = 0.85, beta: NonNegative = 1e-3) -> Method:
     return Method(
         "fedacg",
         init=init,
-        regularizer=regularizer if beta else None,
+        regularizer=Partial(regularizer, beta) if beta else None,
         weight=uniform,
-        server=server,
+        server=Partial(server, lam),
         eval_model=lambda evaluation: (evaluation.state["params"], evaluation.stats),
     )

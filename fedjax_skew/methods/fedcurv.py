@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, NonNegativeInt, validated
 from fedjax_skew.losses import cross_entropy
@@ -63,7 +64,7 @@ def fedcurv(
         nothing = Quadratic(zero, zero, jnp.float32(0))
         return MethodState(nothing, nothing)
 
-    def regularizer(context):
+    def regularizer(lam, context):
         others = optax.tree.sub(context.client.server, context.client.state)
         square = jax.tree.map(jnp.square, context.params)
         return lam * (
@@ -81,7 +82,7 @@ def fedcurv(
     return Method(
         "fedcurv",
         init=init,
-        regularizer=regularizer,
+        regularizer=Partial(regularizer, lam),
         make_upload=make_upload,
         update_server_state=lambda rnd: optax.tree.add(rnd.state, rnd.summed),
     )

@@ -10,6 +10,8 @@ effect.
 
 from typing import Literal
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method
@@ -24,9 +26,9 @@ def feddecorr(*, beta: NonNegative = 0.1, form: Literal["paper", "code"] = "code
         form: scale of the decorrelation: that of the authors' code or of the printed mean.
     """
 
-    def regularizer(context):
+    def regularizer(beta, context):
         return beta * losses.dimensional_decorrelation(
             context.outputs.features, form=form, where=context.batch.where
         )
 
-    return Method("feddecorr", regularizer=regularizer if beta else None)
+    return Method("feddecorr", regularizer=Partial(regularizer, beta) if beta else None)

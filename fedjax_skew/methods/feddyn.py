@@ -15,6 +15,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
@@ -50,9 +51,9 @@ def feddyn(
             kept["latest"] = context.params
         return MethodState(server, kept)
 
-    def regularizer(context):
+    def regularizer(alpha, context):
         client = context.client
-        strength = jnp.float32(alpha)
+        strength = alpha
         if adapt_alpha:
             strength = alpha * client.server["mean_samples"] / jnp.maximum(client.num_samples, 1)
         drift = optax.tree.sub(context.params, client.params)
@@ -84,7 +85,7 @@ def feddyn(
     return Method(
         "feddyn",
         init=init,
-        regularizer=regularizer,
+        regularizer=Partial(regularizer, alpha),
         make_upload=make_upload,
         weight=uniform,
         server=server,

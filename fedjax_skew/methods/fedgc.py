@@ -19,6 +19,7 @@ There is no published code, and the paper does not state its value of ``lam``.
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.losses import balanced_softmax
@@ -45,11 +46,11 @@ def fedgc(*, lam: NonNegative = 1.0, cosine: bool = False) -> Method:
         moved = result.params["head"]["kernel"] - result.start["head"]["kernel"]
         return Upload(None, None, moved * client.class_counts)
 
-    def server(rnd):
+    def server(lam, rnd):
         new = average(rnd)
         counts = jnp.where((rnd.weights > 0)[:, None], rnd.class_counts, 0.0)
         kernel = rnd.params["head"]["kernel"] + rnd.summed / jnp.maximum(counts.sum(0), 1)
-        if lam:
+        if lam is not None:
             rows = kernel.T
             gradient = jax.grad(correction)(rows, counts > 0, cosine=cosine)
             kernel = (rows - lam * rnd.lr * gradient).T
@@ -60,7 +61,7 @@ def fedgc(*, lam: NonNegative = 1.0, cosine: bool = False) -> Method:
         "fedgc",
         loss=loss,
         make_upload=make_upload,
-        server=server,
+        server=Partial(server, lam or None),
         head_bias=False,
         needs_linear_head=True,
     )

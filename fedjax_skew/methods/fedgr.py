@@ -21,6 +21,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, defaults, validated
 from fedjax_skew.losses import gravitation, unbalanced_softmax
@@ -53,7 +54,7 @@ def fedgr(
     def make_upload(client, result):
         return Upload(None, result.params["head"]["kernel"].T)
 
-    def server(rnd):
+    def server(lam, rnd):
         new = average(rnd)
         present = (rnd.class_counts > 0) & (rnd.weights > 0)[:, None]
         gradient = jax.grad(gravitation)(rnd.stacked, present)
@@ -67,7 +68,7 @@ def fedgr(
         "fedgr",
         loss=loss if unbalanced else None,
         make_upload=make_upload if lam else None,
-        server=server if lam else None,
+        server=Partial(server, lam) if lam else None,
         head_bias=False,
         needs_linear_head=lam > 0,
     )

@@ -9,6 +9,8 @@ other papers.
 
 from typing import Literal
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method
@@ -27,7 +29,7 @@ def fedlc(
             omits the true class.
     """
 
-    def loss(context):
+    def loss(tau, context):
         return context.mean(
             losses.fedlc(
                 context.outputs.logits,
@@ -39,4 +41,4 @@ def fedlc(
             )
         )
 
-    return Method("fedlc", loss=loss)
+    return Method("fedlc", loss=Partial(loss, tau))

@@ -20,10 +20,11 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew import losses
 from fedjax_skew.checks import Fraction, NonNegative, validated
-from fedjax_skew.methods.base import Method
+from fedjax_skew.methods.base import Method, nonzero
 from fedjax_skew.methods.class_sums import add_batch, class_means, zero_sums
 
 
@@ -46,7 +47,7 @@ def fedlf(
         form: ``"code"`` for the authors' code, ``"paper"`` for the printed equations.
     """
 
-    def loss(context):
+    def loss(alpha, context):
         return context.mean(
             losses.adaptive_logit(
                 context.outputs.logits,
@@ -71,9 +72,9 @@ def fedlf(
         old = jax.tree.map(lambda a: jnp.where(context.epoch_start, 0.0, a), context.scratch)
         return add_batch(old, context.outputs.features, context.batch)
 
-    def regularizer(context):
+    def regularizer(weights, tau, context):
         features, batch, total = context.outputs.features, context.batch, 0.0
-        if lam:
+        if "lam" in weights:
             sums = context.scratch if form == "code" else update_scratch(context)
             pulled = losses.class_center(
                 features,
@@ -84,16 +85,17 @@ def fedlf(
                 form=form,
             )
             pulled = context.mean(pulled) * (batch.where.sum() if form == "paper" else 1)
-            total = total + lam * pulled
-        if gamma:
+            total = total + weights["lam"] * pulled
+        if "gamma" in weights:
             decorrelated = losses.feature_decorrelation(features, form=form, where=batch.where)
-            total = total + gamma * decorrelated
+            total = total + weights["gamma"] * decorrelated
         return total
 
+    weights = nonzero(lam=lam, gamma=gamma)
     return Method(
         "fedlf",
-        loss=loss,
-        regularizer=regularizer if lam or gamma else None,
+        loss=Partial(loss, alpha),
+        regularizer=Partial(regularizer, weights, tau) if weights else None,
         scratch=(centers if form == "code" else zero_sums) if lam else None,
         update_scratch=update_scratch if lam and form == "paper" else None,
         head_bias=False,

@@ -7,6 +7,8 @@ The loss of a sample whose class is the client's only minority class is 0, where
 masks give a large constant.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.methods.base import Method
@@ -36,7 +38,7 @@ def fedlmd_tf(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method
 
 def _label_masking(name: str, beta: float, temperature: float, *, teacher_free: bool) -> Method:
 
-    def regularizer(context):
+    def regularizer(beta, temperature, context):
         return beta * context.mean(
             losses.label_masking_distillation(
                 context.outputs.logits,
@@ -47,4 +49,4 @@ def _label_masking(name: str, beta: float, temperature: float, *, teacher_free: 
             )
         )
 
-    return Method(name, regularizer=regularizer if beta else None)
+    return Method(name, regularizer=Partial(regularizer, beta, temperature) if beta else None)

@@ -6,6 +6,8 @@ implementation of the paper's second term, a margin between global class prototy
 weights clients by their number of batches, as in the published code.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method, batch_count
@@ -21,7 +23,7 @@ def fedmr(*, mu: NonNegative = 0.01, batch_weights: bool = True) -> Method:
         batch_weights: whether to weight clients by their number of batches instead of samples.
     """
 
-    def regularizer(context):
+    def regularizer(mu, context):
         return mu * losses.intra_class_decorrelation(
             context.outputs.features,
             context.batch.labels,
@@ -31,6 +33,6 @@ def fedmr(*, mu: NonNegative = 0.01, batch_weights: bool = True) -> Method:
 
     return Method(
         "fedmr",
-        regularizer=regularizer if mu else None,
+        regularizer=Partial(regularizer, mu) if mu else None,
         weight=batch_count if batch_weights else None,
     )

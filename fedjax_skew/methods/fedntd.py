@@ -4,6 +4,8 @@ Learning, NeurIPS 2022.
 The defaults are those of the published configuration, ``beta = temperature = 1``.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.methods.base import Method
@@ -18,7 +20,7 @@ def fedntd(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
         temperature: temperature of both softmaxes; the loss is multiplied by its square.
     """
 
-    def regularizer(context):
+    def regularizer(beta, temperature, context):
         return beta * context.mean(
             losses.not_true_distillation(
                 context.outputs.logits,
@@ -28,4 +30,4 @@ def fedntd(*, beta: NonNegative = 1.0, temperature: Positive = 1.0) -> Method:
             )
         )
 
-    return Method("fedntd", regularizer=regularizer if beta else None)
+    return Method("fedntd", regularizer=Partial(regularizer, beta, temperature) if beta else None)

@@ -6,6 +6,7 @@ methods. Stragglers that perform less work are not simulated.
 """
 
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method
@@ -19,8 +20,8 @@ def fedprox(*, mu: NonNegative = 0.01) -> Method:
         mu: weight of ``||w - x||^2 / 2``, summed over all parameters; 0 is FedAvg.
     """
 
-    def regularizer(context):
+    def regularizer(mu, context):
         drift = optax.tree.sub(context.params, context.client.params)
         return 0.5 * mu * optax.tree.vdot(drift, drift)
 
-    return Method("fedprox", regularizer=regularizer if mu else None)
+    return Method("fedprox", regularizer=Partial(regularizer, mu) if mu else None)

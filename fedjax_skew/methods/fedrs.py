@@ -9,6 +9,8 @@ classes. The authors' classifier has no bias. Implementations in other repositor
 
 from typing import Literal
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import Fraction, validated
 from fedjax_skew.methods.base import Method
@@ -27,7 +29,7 @@ def fedrs(
         head_bias: whether the classifier has a bias.
     """
 
-    def loss(context):
+    def loss(alpha, context):
         return context.mean(
             losses.restricted_softmax(
                 context.outputs.logits,
@@ -38,4 +40,4 @@ def fedrs(
             )
         )
 
-    return Method("fedrs", loss=loss, head_bias=head_bias)
+    return Method("fedrs", loss=Partial(loss, alpha), head_bias=head_bias)

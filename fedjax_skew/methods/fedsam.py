@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew import trees
 from fedjax_skew.checks import NonNegative, PositiveInt, validated
@@ -33,9 +34,8 @@ def fedsam(*, rho: NonNegative = 0.1, swa: bool = False, swa_cycle: PositiveInt 
         swa: whether to evaluate the average of late global models.
         swa_cycle: number of rounds between two models of that average.
     """
-    return _sharpness_aware(
-        "fedsam", lambda params, gradient: perturbation(gradient, rho), swa, swa_cycle
-    )
+    perturb = Partial(lambda rho, params, gradient: perturbation(gradient, rho), rho)
+    return _sharpness_aware("fedsam", perturb, swa, swa_cycle)
 
 
 @validated("hparams.fedasam")
@@ -54,12 +54,7 @@ def fedasam(
         swa: whether to evaluate the average of late global models.
         swa_cycle: number of rounds between two models of that average.
     """
-    return _sharpness_aware(
-        "fedasam",
-        lambda params, gradient: adaptive_perturbation(params, gradient, rho, eta),
-        swa,
-        swa_cycle,
-    )
+    return _sharpness_aware("fedasam", Partial(adaptive_perturbation, rho, eta), swa, swa_cycle)
 
 
 def perturbation(gradient: PyTree, rho: float) -> PyTree:
@@ -67,7 +62,7 @@ def perturbation(gradient: PyTree, rho: float) -> PyTree:
     return optax.tree.scale(rho / (optax.tree.norm(gradient) + 1e-16), gradient)
 
 
-def adaptive_perturbation(params: PyTree, gradient: PyTree, rho: float, eta: float) -> PyTree:
+def adaptive_perturbation(rho: float, eta: float, params: PyTree, gradient: PyTree) -> PyTree:
     """Returns ``rho t^2 g / |t g|`` with ``t = |w| + eta``, and ``t = 1`` for biases."""
 
     def size(path, p):
@@ -80,14 +75,14 @@ def adaptive_perturbation(params: PyTree, gradient: PyTree, rho: float, eta: flo
 
 def _sharpness_aware(name: str, perturb, swa: bool, swa_cycle: int) -> Method:
 
-    def step(s):
+    def step(perturb, s):
         gradient, aux = s.grad(s.params, s.batches[0])
         uphill = optax.tree.add(s.params, perturb(s.params, gradient))
         gradient, _ = s.grad(uphill, s.batches[0])
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux)
 
-    method: dict[str, Any] = {"name": name, "step": step}
+    method: dict[str, Any] = {"name": name, "step": Partial(step, perturb)}
     if not swa:
         return Method(**method)
 

@@ -9,9 +9,11 @@ of the median pair is then 7 to 17 times that of all other pairs. ``detach_sigma
 width as a constant.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
-from fedjax_skew.methods.base import Method
+from fedjax_skew.methods.base import Method, nonzero
 
 
 @validated("hparams.feduv")
@@ -24,14 +26,15 @@ def feduv(*, lam: NonNegative = 2.5, mu: NonNegative = 0.5, detach_sigma: bool =
         detach_sigma: whether to stop the gradient through the width of the kernel.
     """
 
-    def regularizer(context):
+    def regularizer(weights, context):
         outputs, where, total = context.outputs, context.batch.where, 0.0
-        if lam:
-            total = total + lam * losses.classifier_variance(outputs.logits, where=where)
-        if mu:
-            total = total + mu * losses.feature_uniformity(
+        if "lam" in weights:
+            total = total + weights["lam"] * losses.classifier_variance(outputs.logits, where=where)
+        if "mu" in weights:
+            total = total + weights["mu"] * losses.feature_uniformity(
                 outputs.features, detach_sigma=detach_sigma, where=where
             )
         return total
 
-    return Method("feduv", regularizer=regularizer if lam or mu else None)
+    weights = nonzero(lam=lam, mu=mu)
+    return Method("feduv", regularizer=Partial(regularizer, weights) if weights else None)

@@ -16,9 +16,11 @@ are settings of the run.
 
 from typing import Literal
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
-from fedjax_skew.methods.base import Method
+from fedjax_skew.methods.base import Method, nonzero
 
 
 @validated("hparams.fedvls")
@@ -47,17 +49,20 @@ def fedvls(
             )
         )
 
-    def regularizer(context):
+    def regularizer(weights, context):
         logits, counts = context.outputs.logits, context.client.class_counts
         total = 0.0
-        if lam:
+        if "lam" in weights:
             teacher = context.client.teacher(context.batch, train=form == "code")
             distilled = losses.vacant_class_distillation(logits, teacher.logits, counts)
-            total = total + lam * context.mean(distilled)
-        if logit_weight:
-            total = total + logit_weight * losses.logit_suppression(
+            total = total + weights["lam"] * context.mean(distilled)
+        if "logit_weight" in weights:
+            total = total + weights["logit_weight"] * losses.logit_suppression(
                 logits, context.batch.labels, counts, form=form, where=context.batch.where
             )
         return total
 
-    return Method("fedvls", loss=loss, regularizer=regularizer if lam or logit_weight else None)
+    weights = nonzero(lam=lam, logit_weight=logit_weight)
+    return Method(
+        "fedvls", loss=loss, regularizer=Partial(regularizer, weights) if weights else None
+    )

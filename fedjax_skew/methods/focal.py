@@ -5,6 +5,8 @@ This is the softmax form with one ``alpha`` for all classes. Fed-Focal's selecti
 their training loss is not implemented.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.methods.base import Method
@@ -19,9 +21,9 @@ def focal(*, gamma: NonNegative = 2.0, alpha: Positive = 0.25) -> Method:
         alpha: scale of the loss.
     """
 
-    def loss(context):
+    def loss(gamma, alpha, context):
         return context.mean(
             losses.focal(context.outputs.logits, context.batch.labels, gamma=gamma, alpha=alpha)
         )
 
-    return Method("focal", loss=loss)
+    return Method("focal", loss=Partial(loss, gamma, alpha))

@@ -9,6 +9,7 @@ plain cross-entropy and shifts the global model's logits by the global prior at 
 from typing import Literal
 
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
@@ -34,7 +35,7 @@ def logit_adjust(
     def global_counts(context):
         return MethodState(jnp.asarray(context.class_counts.sum(0), jnp.float32))
 
-    def loss(context):
+    def loss(tau, context):
         client = context.client
         counts = client.class_counts if form == "local" else client.server
         return context.mean(
@@ -43,7 +44,7 @@ def logit_adjust(
             )
         )
 
-    def eval_model(evaluation):
+    def eval_model(tau, evaluation):
         counts = evaluation.state
         # The logit of a class that no client holds is not shifted, as it was never trained.
         prior = jnp.where(counts > 0, counts / counts.sum(), 1.0)
@@ -55,7 +56,12 @@ def logit_adjust(
         return outputs._replace(logits=outputs.logits - shift)
 
     if form == "local":
-        return Method("logit_adjust", loss=loss)
+        return Method("logit_adjust", loss=Partial(loss, tau))
     if form == "global":
-        return Method("logit_adjust", init=global_counts, loss=loss)
-    return Method("logit_adjust", init=global_counts, eval_model=eval_model, predict=predict)
+        return Method("logit_adjust", init=global_counts, loss=Partial(loss, tau))
+    return Method(
+        "logit_adjust",
+        init=global_counts,
+        eval_model=Partial(eval_model, tau),
+        predict=predict,
+    )

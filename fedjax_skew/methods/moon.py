@@ -9,6 +9,7 @@ methods should use it, too. By default, the network is used as configured.
 """
 
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, NonNegativeInt, Positive, validated
@@ -30,7 +31,7 @@ def moon(
     def keep(params, stats, seen):
         return {"params": params, "stats": stats, "seen": jnp.bool_(seen)}
 
-    def regularizer(context):
+    def regularizer(mu, temperature, context):
         client, previous = context.client, context.client.state
         others, _ = client.model.apply(previous["params"], previous["stats"], context.batch.x)
         contrast = losses.model_contrastive(
@@ -44,7 +45,7 @@ def moon(
     return Method(
         "moon",
         init=lambda context: MethodState(None, keep(context.params, context.stats, False)),
-        regularizer=regularizer,
+        regularizer=Partial(regularizer, mu, temperature),
         make_upload=lambda client, result: Upload(keep(result.params, result.stats, True)),
         projection=projection,
     )

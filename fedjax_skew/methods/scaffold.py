@@ -16,6 +16,7 @@ it by samples.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
@@ -55,7 +56,7 @@ def scaffold(*, server_lr: Positive = 1.0, uniform_weights: bool = True) -> Meth
     def update_server_state(rnd):
         return optax.tree.add_scale(rnd.state, 1 / rnd.info.num_clients, rnd.summed)
 
-    def server(rnd):
+    def server(server_lr, rnd):
         params = optax.tree.add_scale(rnd.params, server_lr, rnd.mean_delta)
         return ServerResult(params, rnd.mean_stats, rnd.state)
 
@@ -66,5 +67,5 @@ def scaffold(*, server_lr: Positive = 1.0, uniform_weights: bool = True) -> Meth
         make_upload=make_upload,
         weight=uniform if uniform_weights else None,
         update_server_state=update_server_state,
-        server=None if server_lr == 1 else server,
+        server=None if server_lr == 1 else Partial(server, server_lr),
     )

@@ -38,7 +38,7 @@ def describe(problem: Problem) -> dict[str, Any]:
 def method_hparams(method: Method) -> dict[str, dict[str, Any]]:
     """Returns the hyper-parameters of a method object, by the name of the method.
 
-    These are the plain values in the closures of its functions.
+    These are the plain values that its functions bind or close over.
     """
     found: dict[str, dict[str, Any]] = {}
     seen: set[int] = set()
@@ -52,9 +52,9 @@ def method_hparams(method: Method) -> dict[str, dict[str, Any]]:
             for field in dataclasses.fields(value):
                 visit(value.name, getattr(value, field.name))
         elif isinstance(value, functools.partial):
-            for part in (value.func, *value.args, value.keywords):
-                visit(owner, part)
-            take(owner, value.keywords)
+            visit(owner, value.func)
+            bound = inspect.signature(value.func).bind_partial(*value.args, **value.keywords)
+            visit(owner, bound.arguments)
         elif isinstance(value, types.FunctionType):
             cells = inspect.getclosurevars(value).nonlocals
             take(owner, cells)
@@ -64,6 +64,7 @@ def method_hparams(method: Method) -> dict[str, dict[str, Any]]:
             for part in value:
                 visit(owner, part)
         elif isinstance(value, dict):
+            take(owner, value)
             for part in value.values():
                 visit(owner, part)
 

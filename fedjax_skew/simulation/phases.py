@@ -131,8 +131,11 @@ def make_optimizer(
     config: ml_collections.ConfigDict,
     method: Method,
     given: optax.GradientTransformation | None = None,
-) -> optax.GradientTransformation:
-    """Returns the transformation of a local step, which the engine multiplies by ``-client_lr``.
+) -> Callable[[], optax.GradientTransformation]:
+    """Returns a function that makes the transformation of a local step.
+
+    The engine multiplies its updates by ``-client_lr``. The function is a pytree whose leaves are
+    the numbers of the configured SGD.
 
     By default, it is the configured SGD, which applies clipping, weight decay and momentum; a
     method may replace momentum by another transformation. If ``given``, it is a complete optimiser
@@ -140,17 +143,23 @@ def make_optimizer(
     client learning rate, so that ``client_lr`` only affects the schedule over rounds.
     """
     if given is not None:
-        return optax.chain(given, optax.scale(-1.0 / config.client_lr))
-    parts = []
-    if config.clip_norm:
-        parts.append(optax.clip_by_global_norm(config.clip_norm))
-    if config.weight_decay:
-        parts.append(optax.add_decayed_weights(config.weight_decay))
-    if method.optimizer:
-        parts.append(method.optimizer)
-    elif config.momentum:
-        parts.append(optax.trace(config.momentum))
-    return optax.chain(*parts) if parts else optax.identity()
+        complete = optax.chain(given, optax.scale(-1.0 / config.client_lr))
+        return jax.tree_util.Partial(lambda: complete)
+
+    def sgd(numbers):
+        parts = []
+        if "clip_norm" in numbers:
+            parts.append(optax.clip_by_global_norm(numbers["clip_norm"]))
+        if "weight_decay" in numbers:
+            parts.append(optax.add_decayed_weights(numbers["weight_decay"]))
+        if method.optimizer:
+            parts.append(method.optimizer)
+        elif "momentum" in numbers:
+            parts.append(optax.trace(numbers["momentum"]))
+        return optax.chain(*parts) if parts else optax.identity()
+
+    fields = ("clip_norm", "weight_decay", "momentum")
+    return jax.tree_util.Partial(sgd, {name: config[name] for name in fields if config[name]})
 
 
 def check_optimizer(config: ml_collections.ConfigDict, method: Method) -> None:

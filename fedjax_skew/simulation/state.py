@@ -68,7 +68,7 @@ def phase_state(
         client_state = trees.stack([s.client for s in states])
     momentum = None
     if phase.spec.local.keep_momentum:
-        momentum = jax.vmap(phase.spec.local.optimizer.init)(params)
+        momentum = jax.vmap(phase.spec.local.optimizer().init)(params)
     placement = problem.config.state_placement
     client_state = init_client_state(
         ClientState(client_state, momentum), problem.info.num_clients, mesh, placement

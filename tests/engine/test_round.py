@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.tree_util import Partial
 
 from fedjax_skew.data.federated import federate
 from fedjax_skew.data.partition import partition
@@ -52,13 +53,17 @@ def make_data(seeds):
     return federate(x, labels, parts)
 
 
+def sgd(decay, momentum):
+    return optax.chain(optax.add_decayed_weights(decay), optax.trace(momentum))
+
+
 def make_work(chunk=2, cohort=CLIENTS, method=Method("fedavg"), devices=1, **changes):
     info = RunInfo(CLIENTS, CLASSES, cohort, 10, BATCH, MOMENTUM, DECAY)
     local = LocalSpec(
         info=info,
         model=from_module(Linear(), lambda x: x),
         method=method,
-        optimizer=optax.chain(optax.add_decayed_weights(DECAY), optax.trace(MOMENTUM)),
+        optimizer=Partial(sgd, DECAY, MOMENTUM),
         local_epochs=2,
         local_steps=0,
         drop_last=False,
@@ -67,7 +72,9 @@ def make_work(chunk=2, cohort=CLIENTS, method=Method("fedavg"), devices=1, **cha
         skip_nonfinite=False,
     )
     local = dataclasses.replace(local, **changes)
-    return RoundSpec(local, client_mesh(devices), Target("cpu"), chunk, optax.constant_schedule(LR))
+    return RoundSpec(
+        local, client_mesh(devices), Target("cpu"), chunk, Partial(lambda lr, round_: lr, LR)
+    )
 
 
 def make_state(spec, keys, x):
@@ -78,7 +85,7 @@ def make_state(spec, keys, x):
     if spec.local.keep_momentum:
         momentum = jax.tree.map(
             lambda a: jnp.zeros((a.shape[0], CLIENTS, *a.shape[1:])),
-            jax.vmap(spec.local.optimizer.init)(params),
+            jax.vmap(spec.local.optimizer().init)(params),
         )
     return State(params, stats, None, ClientState(None, momentum), jnp.int32(0), keys)
 

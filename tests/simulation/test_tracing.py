@@ -101,6 +101,67 @@ def test_learning_rates_share_one_program(tiny_config, blobs, schedule):
     assert rates == pytest.approx([0.1, 0.03])
 
 
+def test_numbers_of_the_optimiser_share_one_program(tiny_config, blobs):
+    made = [
+        build(config_for(tiny_config, **changes), dataset=blobs)
+        for changes in (
+            {"momentum": 0.9, "weight_decay": 1e-3, "clip_norm": 10.0},
+            {"momentum": 0.5, "weight_decay": 1e-4, "clip_norm": 1.0},
+        )
+    ]
+    assert texts(made[0]) == texts(made[1])
+
+
+BOUND = {
+    "fedacg": ("lam", "beta"),
+    "fedasam": ("rho", "eta"),
+    "fedcurv": ("lam",),
+    "feddecorr": ("beta",),
+    "feddyn": ("alpha",),
+    "fedgc": ("lam",),
+    "fedgr": ("lam",),
+    "fedlc": ("tau",),
+    "fedlf": ("lam", "gamma", "alpha", "tau"),
+    "fedlmd": ("beta", "temperature"),
+    "fedmr": ("mu",),
+    "fedntd": ("beta", "temperature"),
+    "fedprox": ("mu",),
+    "fedrs": ("alpha",),
+    "fedsam": ("rho",),
+    "feduv": ("lam", "mu"),
+    "fedvls": ("lam", "logit_weight"),
+    "focal": ("gamma", "alpha"),
+    "logit_adjust": ("tau",),
+    "moon": ("mu", "temperature"),
+    "scaffold": ("server_lr",),
+    "fedlc+fedprox": ("tau", "mu"),
+}
+
+
+@pytest.mark.parametrize("method", BOUND)
+def test_numbers_of_a_method_share_one_program(tiny_config, blobs, method):
+    def made(value):
+        config = config_for(tiny_config, method)
+        for part in method.split("+"):
+            for name in set(BOUND[method]) & set(config.hparams[part]):
+                config.hparams[part][name] = value
+        return build(config, dataset=blobs)
+
+    one, other = made(0.3), made(0.6)
+    assert texts(one) == texts(other)
+    leaves = set(jax.tree.leaves(one.phases[0].spec)) - {one.config.client_lr}
+    assert leaves == {0.3}
+
+
+def test_a_term_of_weight_zero_is_left_out_of_the_program(tiny_config, blobs):
+    def products(lam):
+        config = config_for(tiny_config, "fedvls")
+        config.hparams.fedvls.lam = lam
+        return texts(build(config, dataset=blobs))[0].count("stablehlo.dot_general")
+
+    assert products(0.0) < products(0.1)  # No teacher.
+
+
 KEPT = ("scaffold", "moon", "feddyn")  # Every client keeps something as large as its model.
 
 
