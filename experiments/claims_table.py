@@ -20,6 +20,9 @@ _CSV = (
 class Line(NamedTuple):
     """A claim with its verdict, at the largest scale that decides it.
 
+    A claim that fails at one scale remains undecided if larger scales, at which not all of its
+    contrasts are measured, decide those contrasts the other way.
+
     Attributes:
         verdict: the verdict.
         scale: the scale at which it was measured; empty if nothing was measured.
@@ -62,9 +65,23 @@ def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Clai
         if not found:
             lines.append(Line(verdicts.judge(claim, {}, ()), "", ""))
             continue
-        verdict, scale, _ = max(found, key=lambda f: (f[0].word != UNDECIDED, f[1] == "full", f[2]))
+        found.sort(key=lambda f: (f[1] == "full", f[2]), reverse=True)
+        larger = [[f[0] for f in found[:n]] for n in range(len(found))]
+        decided = [
+            f
+            for f, others in zip(found, larger, strict=True)
+            if f[0].word != UNDECIDED and not _overturned(f[0], others)
+        ]
+        verdict, scale, _ = (decided or found)[0]
         lines.append(Line(verdict, scale, _setting(claim, scale, values)))
     return lines
+
+
+def _overturned(verdict: Verdict, larger: Sequence[Verdict]) -> bool:
+    """Returns whether larger scales decide every contrast on which a claim fails for the claim."""
+    positive = {m.contrast for other in larger for m in other.measured if m.sign > 0}
+    negative = {m.contrast for m in verdict.measured if m.sign < 0}
+    return bool(negative) and negative <= positive
 
 
 def markdown(lines: Sequence[Line]) -> str:

@@ -164,6 +164,24 @@ def test_the_table_shows_the_largest_scale_that_decides():
     assert len(lines) == 3 and lines[1].startswith("fedvls-both-terms-help-most,fedvls,")
 
 
+def test_a_failure_is_open_again_if_a_larger_scale_decides_its_contrast_otherwise():
+    chosen = claims.choose(CLAIMS, ["fedvls-both-terms-help-most"])
+    rows = ("l_dis=1 l_logit=1", "l_dis=1 l_logit=0", "l_dis=0 l_logit=1")
+
+    def built(short):
+        found = [
+            value(row, "cifar10", scale, seed, number + 0.1 * seed, seconds)
+            for scale, numbers, seconds in (("short", short, 1.0), ("cpu", (9.0, 7.0), 2.0))
+            for row, number in zip(rows, numbers, strict=False)
+            for seed in (0, 1)
+        ]
+        (line,) = claims_table.build(chosen, found, CLAIMS)
+        return line.scale, line.verdict.word
+
+    assert built((5.0, 7.0, 3.0)) == ("cpu", UNDECIDED)  # The only negative contrast is overturned.
+    assert built((5.0, 7.0, 6.0)) == ("short", FAILS)  # The other one still fails.
+
+
 def test_late_rounds_decide_where_all_numbers_of_a_table_have_them():
     chosen = claims.choose(CLAIMS, ["fedvls-both-terms-help-most"])
     rows = ("l_dis=1 l_logit=1", "l_dis=1 l_logit=0", "l_dis=0 l_logit=1")
