@@ -1,8 +1,8 @@
 """Convolution, maximum over 2x2 windows and ReLU as one operation on a CPU.
 
 The result of the convolution is four times as large as the pooled result. It stays in a core's
-cache if the three operations run on a few images at a time, and the backward pass only needs the
-position of each maximum.
+cache if the three operations run on a few images or rows at a time, and the backward pass only
+needs the position of each maximum.
 """
 
 import jax
