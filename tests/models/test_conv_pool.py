@@ -15,8 +15,9 @@ SHAPES = {
     "same": (2, (8, 8), 1, 4, 5, "SAME"),
     "rows and columns left over": (2, (9, 11), 2, 3, 5, "VALID"),
     "padding larger than the rest": (2, (7, 6), 2, 3, 3, ((2, 0), (0, 2))),
-    "groups of equal size": (20, (6, 6), 2, 3, 5, "VALID"),
-    "a group that is not full": (17, (6, 6), 2, 3, 5, "VALID"),
+    "one window": (20, (6, 6), 2, 3, 5, "VALID"),
+    "one window, odd number of images": (17, (6, 6), 2, 3, 5, "VALID"),
+    "one image": (1, (14, 14), 6, 16, 5, "VALID"),
     "many features": (3, (8, 7), 2, 20, 3, "VALID"),
     "many features with padding": (2, (6, 6), 1, 17, 5, "SAME"),
     "many features and large kernel": (2, (7, 6), 2, 17, 4, ((2, 0), (0, 2))),
@@ -77,7 +78,7 @@ def test_stacked_kernels_equal_kernels_one_at_a_time(name):
 
 @pytest.mark.parametrize("features", [3, 17])
 def test_masked_rows_change_no_gradient(features):
-    *arrays, pads = _make("a group that is not full")
+    *arrays, pads = _make("one window, odd number of images")
     arrays[1:] = (jnp.tile(a, features)[..., :features] for a in arrays[1:])
     where = jnp.arange(17) < 5
     _, (dx, *others) = _jit(_value_and_grad(conv_pool.conv_pool_relu, pads, where))(*arrays)
@@ -143,3 +144,17 @@ def test_the_layer_uses_it_for_few_channels_only():
     assert (y.shape, y.dtype) == ((2, 4, 4, 4), jnp.bfloat16)
     plain = Conv(4, (5, 5), dtype=jnp.bfloat16).apply(variables, x)
     _close(y.astype(jnp.float32), jax.nn.relu(max_pool(plain)).astype(jnp.float32), 0.02)
+
+
+def test_consecutive_layers_need_no_transposition_between_them():
+    x = jnp.ones((4, 32, 32, 3))
+    kernels = jnp.ones((5, 5, 3, 6)), jnp.ones((5, 5, 6, 16))
+
+    def loss(kernels, x):
+        for kernel in kernels:
+            x = conv_pool.conv_pool_relu(x, kernel, jnp.zeros(kernel.shape[-1]), ((0, 0), (0, 0)))
+        return x.sum()
+
+    text = jax.jit(jax.grad(loss)).lower(kernels, x).compile().as_text()
+    # The result of the first layer [14, 6, 14, 4] never appears with the images in front.
+    assert "f32[4,14,14,6]" not in text
