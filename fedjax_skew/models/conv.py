@@ -189,11 +189,28 @@ def _row_conv(x: Array, kernel: Array) -> Array:
     rows, columns, channels, features = kernel.shape
     patches = jnp.concatenate(_shifted(x, (1, columns), (1, 1)), axis=-1)
     weights = kernel.reshape(rows, columns * channels, features).swapaxes(0, 1)
-    partial = matmul(patches, weights.reshape(columns * channels, rows * features))
-    height = x.shape[1] - rows + 1
+    return _add_rows(matmul(patches, weights.reshape(columns * channels, rows * features)), rows)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _add_rows(partial: Array, rows: int) -> Array:
+    """Adds blocks of channels ``[B, H, W, rows * C]``, each shifted by one row from the last."""
+    height, features = partial.shape[1] - rows + 1, partial.shape[-1] // rows
     return _sum(
         partial[:, n : n + height, :, n * features : (n + 1) * features] for n in range(rows)
     )
+
+
+def _add_rows_backward(rows: int, _: None, dy: Array) -> tuple[Array]:
+    # Equal to what differentiation gives, a sum of padded arrays, which XLA does not vectorise.
+    edge = rows - 1
+    height = dy.shape[1] + edge
+    padded = _pad(dy, ((edge, edge), (0, 0)))
+    shifted = [padded[:, edge - n : edge - n + height] for n in range(rows)]
+    return (jnp.concatenate(shifted, axis=-1),)
+
+
+_add_rows.defvjp(lambda partial, rows: (_add_rows(partial, rows), None), _add_rows_backward)
 
 
 def _depthwise_conv(x: Array, kernel: Array, strides: tuple[int, int]) -> Array:
