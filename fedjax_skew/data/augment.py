@@ -46,10 +46,23 @@ def random_crop(x: Array, key: Array, padding: int = 4) -> Array:
     return jax.vmap(crop)(padded, corners)
 
 
-def random_flip(x: Array, key: Array) -> Array:
-    """Mirrors every image ``[B, H, W, C]`` left to right with probability 1/2."""
-    flip = jax.random.bernoulli(key, shape=(x.shape[0], 1, 1, 1))
-    return jnp.where(flip, x[:, :, ::-1], x)
+def random_flip(x: Array, key: Array, *, sequential: bool = False) -> Array:
+    """Mirrors every image left to right with probability 1/2.
+
+    Args:
+        x: ``[B, H, W, C]``.
+        key: a PRNG key.
+        sequential: whether to process one image after the other. On a CPU, XLA otherwise merges
+            this with the operations that use the images, which then read pixels out of order.
+    """
+
+    def one(image: Array, flip: Array) -> Array:
+        return jnp.where(flip, image[:, ::-1], image)
+
+    flips = jax.random.bernoulli(key, shape=x.shape[:1])
+    if sequential:
+        return lax.map(lambda pair: one(*pair), (x, flips))
+    return jax.vmap(one)(x, flips)
 
 
 def augment(name: str, x: Array, key: Array, *, sequential: bool = False) -> Array:
@@ -60,8 +73,7 @@ def augment(name: str, x: Array, key: Array, *, sequential: bool = False) -> Arr
         x: ``[B, H, W, C]``; uint8 with one or three channels for ``"autoaugment"``, any dtype for
             ``"crop_flip"``, any array for ``"none"``.
         key: a PRNG key.
-        sequential: whether AutoAugment processes one image after the other, which is faster on a
-            CPU.
+        sequential: whether images are processed one after the other, which is faster on a CPU.
 
     Returns:
         A batch of the same shape and dtype.
@@ -75,7 +87,7 @@ def augment(name: str, x: Array, key: Array, *, sequential: bool = False) -> Arr
     crop_key, flip_key, policy_key = jax.random.split(key, 3)
     if name == "autoaugment":
         autoaugment.check_images(x)
-    x = random_flip(random_crop(x, crop_key), flip_key)
+    x = random_flip(random_crop(x, crop_key), flip_key, sequential=sequential)
     if name == "autoaugment":
         x = autoaugment.cifar_policy(x, policy_key, sequential=sequential)
     return x
