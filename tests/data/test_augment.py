@@ -80,3 +80,11 @@ def test_names_are_described_and_wrong_input_is_a_clear_error():
         aug.augment("crop_flip", jnp.ones((3, 60)), key)
     with pytest.raises(ValueError, match="needs uint8 images"):
         aug.augment("autoaugment", jnp.ones((3, 8, 8, 3)), key)
+
+
+def test_one_image_after_the_other_gives_the_same():
+    x, key = _images(), jax.random.key(1)
+    together = aug.augment("crop_flip", x, key)
+    in_sequence = jax.jit(lambda x: aug.augment("crop_flip", x, key, sequential=True))(x)
+    np.testing.assert_array_equal(in_sequence, together)
+    assert (in_sequence != x).any()
