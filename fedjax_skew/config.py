@@ -199,8 +199,8 @@ FIELDS: Mapping[str, Field] = {
     ),
     "conv_impl": Field(
         "auto",
-        choice("auto", "patches", "xla", "grouped"),
-        "implementation of convolutions; auto is patches on a CPU and grouped on an accelerator",
+        choice("auto", "native", "patches", "xla", "grouped"),
+        "implementation of convolutions; auto is native on a CPU and grouped on an accelerator",
     ),
     "compute_dtype": Field("float32", choice("float32", "bfloat16"), "dtype of the computation"),
     "matmul_precision": Field(

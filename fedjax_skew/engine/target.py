@@ -51,7 +51,7 @@ class Target:
     @property
     def conv_impl(self) -> str:
         """The fastest implementation of convolutions on the platform; see ``models.build``."""
-        return "patches" if self.platform == "cpu" else "grouped"
+        return "native" if self.platform == "cpu" else "grouped"
 
     def clients_per_chunk(self, step_flops: Callable[[], float]) -> int:
         """Returns the number of clients to train together on a device.

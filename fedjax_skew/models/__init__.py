@@ -230,9 +230,11 @@ def build(
         head_bias: whether the head has a bias.
         norm: ``"batch"``, ``"group"`` or ``"none"``. Networks published without normalisation
             (most of the plain CNNs) ignore it.
-        conv_impl: implementation of convolutions: ``"patches"`` uses slices and matrix products,
-            which are fast on CPUs; ``"xla"`` uses XLA's own operation; ``"grouped"`` uses the same
-            operation with gradients that are fast on accelerators when clients are stacked.
+        conv_impl: implementation of convolutions: ``"native"`` uses compiled kernels of this
+            package, which are the fastest on CPUs, and ``"patches"`` where it has none;
+            ``"patches"`` uses slices and matrix products; ``"xla"`` uses XLA's own operation;
+            ``"grouped"`` uses the same operation with gradients that are fast on accelerators when
+            clients are stacked.
         dtype: dtype of the computation, such as ``jnp.bfloat16``. Parameters, features and logits
             are always float32.
         remat: whether to recompute activations of blocks in the backward pass to save memory.

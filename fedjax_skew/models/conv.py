@@ -1,4 +1,4 @@
-"""Convolution by slices and a matrix product, for CPUs.
+"""The choice of a convolution's implementation, and one by slices and a matrix product, for CPUs.
 
 On the CPU backend, the gradient of a convolution's kernel is many times slower inside
 ``lax.while_loop`` or ``lax.scan`` than outside of a loop, and ``vmap`` over stacked kernels turns a
@@ -11,42 +11,53 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from fedjax_skew.errors import unknown
-from fedjax_skew.models import conv_pool, winograd
-from fedjax_skew.models.winograd import matmul
+from fedjax_skew.models import conv_pool, native_conv
 
 Array = jax.Array
 Padding = str | int | Sequence[tuple[int, int]]
 Pads = tuple[tuple[int, int], tuple[int, int]]
 Shape = tuple[int, ...]
 
-CONV_IMPLS = ("patches", "xla", "grouped")
+CONV_IMPLS = ("native", "patches", "xla", "grouped")
 
 # Bytes of intermediate values that fit in a core's cache.
 _CACHE = 2**21
 
 
-Choice = Literal["xla", "grouped", "patches", "pooled"]
+Choice = Literal["xla", "grouped", "native", "patches", "pooled"]
 
 
-def choose(impl: str, kernel: Shape, pooled: bool = False) -> Choice:
+def choose(
+    impl: str,
+    kernel: Shape,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    dtype: Any = jnp.float32,
+    pooled: bool = False,
+) -> Choice:
     """Chooses the implementation of a convolution.
 
     Args:
-        impl: ``"patches"``, ``"xla"`` or ``"grouped"``.
+        impl: one of ``CONV_IMPLS``.
         kernel: shape of the kernel.
+        stride: stride of both axes.
+        groups: number of groups of channels.
+        dtype: dtype of the computation.
         pooled: whether the convolution has stride 1, one group and a bias, and is followed by
             pooling over 2x2 windows and ReLU.
 
     Returns:
-        ``"xla"`` for XLA's own operation, ``"grouped"`` for :func:`grouped.conv`, ``"patches"`` for
-        :func:`conv_patches`, or ``"pooled"`` for ``conv_pool.conv_pool_relu``.
+        ``"xla"`` for XLA's own operation, ``"grouped"`` for :func:`grouped.conv`, ``"native"`` for
+        :func:`native_conv.conv`, ``"patches"`` for :func:`conv_patches`, or ``"pooled"`` for
+        ``conv_pool.conv_pool_relu``.
     """
     if impl not in CONV_IMPLS:
         raise unknown("conv_impl", impl, CONV_IMPLS)
@@ -54,7 +65,11 @@ def choose(impl: str, kernel: Shape, pooled: bool = False) -> Choice:
         return "xla"
     if impl == "grouped":
         return "grouped"
-    return "pooled" if pooled and conv_pool.pays(kernel) else "patches"
+    if impl == "native" and pooled and conv_pool.supports(kernel, dtype):
+        return "pooled"
+    if impl == "native" and groups == 1 and native_conv.supports(kernel, stride, dtype):
+        return "native"
+    return "patches"
 
 
 def explicit_padding(padding: Padding, size: Shape, window: Shape, strides: Shape) -> Pads:
@@ -110,9 +125,8 @@ def conv_patches(
     Shifted (strided) slices of the image are concatenated along the channel axis and multiplied by
     the flattened kernel. A 1x1 kernel needs no slices. If it moves less memory, only the shifts
     along a row are concatenated; the product then has one output per row of the kernel, and the
-    outputs are shifted along the columns and added. A 3x3 or 5x5 kernel with many channels uses
-    Winograd's algorithm. A depthwise kernel uses a sum of shifted products, because a matrix
-    product with one input channel would be limited by memory.
+    outputs are shifted along the columns and added. A depthwise kernel uses a sum of shifted
+    products, because a matrix product with one input channel would be limited by memory.
 
     Args:
         x: ``[B, H, W, Cin]``.
@@ -148,10 +162,7 @@ def _dense_conv(x: Array, kernel: Array, strides: tuple[int, int], pads: Pads) -
     by_rows = (columns * channels + rows * features) * height / out[0]
     whole = rows * columns * channels
     conv: Callable[[Array], Array]
-    if strides == (1, 1) and winograd.pays(kernel, out):
-        conv = functools.partial(winograd.conv, factors=winograd.transform_kernel(kernel))
-        floats = winograd.floats(kernel, out)
-    elif strides == (1, 1) and by_rows < whole:
+    if strides == (1, 1) and by_rows < whole:
         conv = functools.partial(_row_conv, kernel=kernel)
         floats = math.prod(out) * by_rows
     else:
@@ -182,14 +193,14 @@ def _in_groups(conv: Callable[[Array], Array], x: Array, bytes_per_image: float)
 def _patch_conv(x: Array, kernel: Array, strides: tuple[int, int]) -> Array:
     shifted = _shifted(x, kernel.shape[:2], strides)
     patches = shifted[0] if len(shifted) == 1 else jnp.concatenate(shifted, axis=-1)
-    return matmul(patches, kernel.reshape(-1, kernel.shape[-1]))
+    return _matmul(patches, kernel.reshape(-1, kernel.shape[-1]))
 
 
 def _row_conv(x: Array, kernel: Array) -> Array:
     rows, columns, channels, features = kernel.shape
     patches = jnp.concatenate(_shifted(x, (1, columns), (1, 1)), axis=-1)
     weights = kernel.reshape(rows, columns * channels, features).swapaxes(0, 1)
-    return _add_rows(matmul(patches, weights.reshape(columns * channels, rows * features)), rows)
+    return _add_rows(_matmul(patches, weights.reshape(columns * channels, rows * features)), rows)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -211,6 +222,13 @@ def _add_rows_backward(rows: int, _: None, dy: Array) -> tuple[Array]:
 
 
 _add_rows.defvjp(lambda partial, rows: (_add_rows(partial, rows), None), _add_rows_backward)
+
+
+def _matmul(x: Array, weights: Array) -> Array:
+    """Multiplies the last axis of ``x`` with ``weights [Cin, Cout]``."""
+    # The CPU backend uses its fast matrix product only for two dimensions.
+    out = x.reshape(-1, x.shape[-1]) @ weights
+    return out.reshape(*x.shape[:-1], weights.shape[-1])
 
 
 def _depthwise_conv(x: Array, kernel: Array, strides: tuple[int, int]) -> Array:

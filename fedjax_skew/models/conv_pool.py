@@ -1,32 +1,35 @@
-"""Convolution, maximum over 2x2 windows and ReLU as one operation on a CPU.
+"""Convolution, maximum over 2x2 windows and ReLU as one operation by a compiled kernel, for CPUs.
 
-The result of the convolution is four times as large as the pooled result. It stays in a core's
-cache if the three operations run on a few images or rows at a time, and the backward pass only
-needs the position of each maximum.
+The result of the convolution is four times as large as the pooled result, and with few channels it
+costs more to move it than to compute it. Here it never leaves the registers, and the backward pass
+only visits the pixels that hold the maximum of a window.
 """
 
-import jax
+import functools
 
-from fedjax_skew.models import conv_pool_narrow, conv_pool_wide
-from fedjax_skew.models.pooling import Pads
+import jax
+import jax.numpy as jnp
+
+from fedjax_skew.models import grouped, native
 
 Array = jax.Array
-
-# XLA uses a fast library for convolutions with more features.
-_NARROW = 16
+Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
-def pays(kernel: tuple[int, ...]) -> bool:
-    """Returns whether this is faster than separate operations, for a kernel of this shape.
+def supports(kernel: tuple[int, ...], dtype: jnp.dtype) -> bool:
+    """Returns whether there is a compiled kernel for this shape that is faster than others.
 
     With many channels, the convolution takes most of the time, and other implementations of it are
-    faster. With few features, the product has ``(k + 1)^2 / k^2`` times the operations of the
-    convolution, which is too much for a small kernel.
+    faster.
     """
-    rows, columns, channels, features = kernel
-    if rows != columns or channels >= 16:
-        return False
-    return features > _NARROW or (rows % 2 == 1 and rows >= 5)
+    rows, columns, channels, _ = kernel
+    return (
+        rows == columns
+        and rows in (3, 5)
+        and channels < 16
+        and dtype == jnp.float32
+        and native.available()
+    )
 
 
 def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
@@ -37,12 +40,100 @@ def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
 
     Args:
         x: ``[B, H, W, Cin]``.
-        kernel: ``[k, k, Cin, Cout]``, of a shape that :func:`pays`; the convolution has stride 1.
+        kernel: ``[k, k, Cin, Cout]``, of a shape that is supported; the convolution has stride 1.
         bias: ``[Cout]``.
         pads: (low, high) padding of rows and columns.
 
     Returns:
         ``[B, H' // 2, W' // 2, Cout]``, where the convolution has ``H'`` rows and ``W'`` columns.
     """
-    form = conv_pool_wide if kernel.shape[-1] > _NARROW else conv_pool_narrow
-    return form.conv_pool_relu(x, kernel, bias, pads)
+    return _conv_pool_relu(x, kernel, bias, pads)[0]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> tuple[Array, Array]:
+    """Also returns the int8 positions of the maxima, -1 where the gradient of ReLU is 0."""
+    rows, columns = (
+        (n + sum(p) - kernel.shape[0] + 1) // 2 for n, p in zip(x.shape[1:3], pads, strict=True)
+    )
+    shape = (x.shape[0], rows, columns, kernel.shape[3])
+    types = (jax.ShapeDtypeStruct(shape, jnp.float32), jax.ShapeDtypeStruct(shape, jnp.int8))
+    return _call("conv_pool", types, pads, x, kernel, bias)
+
+
+def _forward(x, kernel, bias, pads):
+    y, holder = _conv_pool_relu(x, kernel, bias, pads)
+    return (y, holder), (x, kernel, holder)
+
+
+def _backward(pads, residuals, cotangents):
+    x, kernel, holder = residuals
+    dy, _ = cotangents
+    dx = _image_gradient(kernel, holder, dy, x.shape[1:3], pads)
+    return dx, *_kernel_gradient(x, holder, dy, kernel.shape[0], pads)
+
+
+_conv_pool_relu.defvjp(_forward, _backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _image_gradient(
+    kernel: Array, holder: Array, dy: Array, size: tuple[int, int], pads: Pads
+) -> Array:
+    """Returns the gradient ``[B, *size, Cin]`` of the images."""
+    out = jax.ShapeDtypeStruct((dy.shape[0], *size, kernel.shape[2]), jnp.float32)
+    return _call("conv_pool_image_gradient", out, pads, kernel, holder, dy)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _kernel_gradient(
+    x: Array, holder: Array, dy: Array, side: int, pads: Pads
+) -> tuple[Array, Array]:
+    """Returns the gradients of the kernel and the bias."""
+    shapes = (side, side, x.shape[-1], dy.shape[-1]), (dy.shape[-1],)
+    out = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
+    return _call("conv_pool_kernel_gradient", out, pads, x, holder, dy)
+
+
+def _call(name, out, pads, *arrays):
+    call = jax.ffi.ffi_call(native.target(name), out, vmap_method="broadcast_all")
+    return call(*arrays, top=pads[0][0], left=pads[1][0])
+
+
+def _chosen(x: Array, kernel: Array, bias: Array, holder: Array, pads: Pads) -> Array:
+    """Computes the operation with given positions of the maxima, by operations of XLA."""
+    y = grouped.xla_conv(x, kernel, (1, 1), pads, 1) + bias
+    images, rows, columns, features = holder.shape
+    windows = y[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, features)
+    place = jnp.arange(4, dtype=holder.dtype).reshape(2, 1, 2, 1)
+    return jnp.where(place == holder[:, :, None, :, None], windows, 0).sum((2, 4))
+
+
+# Second derivatives: for given positions of the maxima, the operation is linear in the images, and
+# in the kernel with the bias.
+
+
+def _image_gradient_backward(size, pads, residuals, g):
+    kernel, holder, dy = residuals
+    none = jnp.zeros(dy.shape[-1], dy.dtype)
+    _, pull = jax.vjp(lambda kernel: _chosen(g, kernel, none, holder, pads), kernel)
+    return *pull(dy), None, _chosen(g, kernel, none, holder, pads)
+
+
+def _kernel_gradient_backward(side, pads, residuals, g):
+    x, holder, dy = residuals
+    _, pull = jax.vjp(lambda x: _chosen(x, *g, holder, pads), x)
+    return *pull(dy), None, _chosen(x, *g, holder, pads)
+
+
+_image_gradient.defvjp(
+    lambda kernel, holder, dy, *static: (
+        _image_gradient(kernel, holder, dy, *static),
+        (kernel, holder, dy),
+    ),
+    _image_gradient_backward,
+)
+_kernel_gradient.defvjp(
+    lambda x, holder, dy, *static: (_kernel_gradient(x, holder, dy, *static), (x, holder, dy)),
+    _kernel_gradient_backward,
+)

@@ -12,10 +12,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models import grouped
+from fedjax_skew.models import grouped, native_conv
 from fedjax_skew.models.conv import Padding, check_size, choose, conv_patches, explicit_padding
 from fedjax_skew.models.conv_pool import conv_pool_relu
-from fedjax_skew.models.pooling import maximum
 
 Array = jax.Array
 
@@ -38,7 +37,7 @@ class Conv(nn.Module):
             channels.
         use_bias: whether a bias is added.
         pool_relu: whether to apply the maximum over 2x2 windows and ReLU.
-        impl: ``"patches"``, ``"xla"`` or ``"grouped"``; see :func:`conv.choose`.
+        impl: one of ``conv.CONV_IMPLS``; see :func:`conv.choose`.
         dtype: dtype of the computation; parameters are float32.
         kernel_init: initialiser of the kernel. Biases start at zero.
     """
@@ -68,11 +67,19 @@ class Conv(nn.Module):
             bias = bias.astype(self.dtype)
         x = x.astype(self.dtype)
         pads = explicit_padding(self.padding, x.shape[1:3], window, strides)
-        simple = self.pool_relu and self.use_bias and self.strides == 1 and groups == 1
-        impl = choose(self.impl, shape, pooled=simple)
+        impl = choose(
+            self.impl,
+            shape,
+            stride=self.strides,
+            groups=groups,
+            dtype=self.dtype,
+            pooled=self.pool_relu and self.use_bias and self.strides == 1 and groups == 1,
+        )
         if impl == "pooled":
             return conv_pool_relu(x, kernel, bias, pads)
-        if impl == "patches":
+        if impl == "native":
+            y = native_conv.conv(x, kernel, self.strides, pads)
+        elif impl == "patches":
             y = conv_patches(x, kernel, strides=strides, padding=pads, feature_group_count=groups)
         elif impl == "grouped":
             y = grouped.conv(x, kernel, strides, pads, groups)
@@ -119,7 +126,11 @@ def max_pool(x: Array, window: int = 2) -> Array:
 def _max_pool_jvp(
     window: int, primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[Array, Array]:
-    y, holder = maximum(_corners(primals[0], window))
+    y, *others = _corners(primals[0], window)
+    holder = jnp.zeros(y.shape, jnp.int8)
+    for n, pixel in enumerate(others, 1):
+        larger = pixel > y
+        y, holder = jnp.where(larger, pixel, y), jnp.where(larger, jnp.int8(n), holder)
     place = jnp.arange(window**2, dtype=jnp.int8).reshape(window, 1, window, 1)
     chosen = place == holder[:, :, None, :, None]
     return y, jnp.where(chosen, _windows(tangents[0], window), 0).sum(axis=(2, 4))

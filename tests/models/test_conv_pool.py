@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_skew.models import conv_pool
+from fedjax_skew.models import conv_pool, native
 from fedjax_skew.models.conv import explicit_padding
 from fedjax_skew.models.layers import Conv, max_pool
 
@@ -15,13 +15,13 @@ SHAPES = {
     "same": (2, (8, 8), 1, 4, 5, "SAME"),
     "rows and columns left over": (2, (9, 11), 2, 3, 5, "VALID"),
     "padding larger than the rest": (2, (7, 6), 2, 3, 3, ((2, 0), (0, 2))),
-    "one window": (20, (6, 6), 2, 3, 5, "VALID"),
-    "one window, odd number of images": (17, (6, 6), 2, 3, 5, "VALID"),
-    "one image": (1, (14, 14), 6, 16, 5, "VALID"),
+    "one window": (17, (6, 6), 2, 3, 5, "VALID"),
+    "many windows": (2, (40, 44), 6, 16, 5, "VALID"),
     "many features": (3, (8, 7), 2, 20, 3, "VALID"),
-    "many features with padding": (2, (6, 6), 1, 17, 5, "SAME"),
-    "many features and large kernel": (2, (7, 6), 2, 17, 4, ((2, 0), (0, 2))),
+    "many features with padding": (2, (6, 6), 15, 33, 5, "SAME"),
 }
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="no C++ compiler")
 
 # Compiling is what these tests would spend their time on.
 _jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -78,7 +78,7 @@ def test_stacked_kernels_equal_kernels_one_at_a_time(name):
 
 @pytest.mark.parametrize("features", [3, 17])
 def test_masked_rows_change_no_gradient(features):
-    *arrays, pads = _make("one window, odd number of images")
+    *arrays, pads = _make("one window")
     arrays[1:] = (jnp.tile(a, features)[..., :features] for a in arrays[1:])
     where = jnp.arange(17) < 5
     _, (dx, *others) = _jit(_value_and_grad(conv_pool.conv_pool_relu, pads, where))(*arrays)
@@ -118,43 +118,39 @@ def test_second_derivatives_are_those_of_the_operations(name):
     _close(product(conv_pool.conv_pool_relu), product(_one_by_one), 1e-3)
 
 
-@pytest.mark.parametrize("name", ["valid", "many features"])
-def test_the_gradient_of_images_costs_nothing_if_nobody_asks(name):
-    *arrays, pads = _make(name)
+def test_the_gradient_of_images_costs_nothing_if_nobody_asks():
+    *arrays, pads = _make("valid")
 
     def loss(x, kernel, bias):
         return conv_pool.conv_pool_relu(x, kernel, bias, pads).sum()
 
-    def dots(argnums):
-        compiled = jax.jit(jax.grad(loss, argnums)).lower(*arrays).compile()
-        return compiled.cost_analysis()["flops"]
+    def calls(argnums):
+        text = jax.jit(jax.grad(loss, argnums)).lower(*arrays).compile().as_text()
+        return text.count("conv_pool_image_gradient")
 
-    assert dots((1, 2)) < 0.8 * dots((0, 1, 2))
+    assert calls((1, 2)) == 0
+    assert calls((0, 1, 2)) > 0
+
+
+def test_results_that_are_not_finite_stay():
+    *arrays, pads = _make("valid")
+    x = arrays[0].at[0, 3, 3, 0].set(jnp.nan)
+    expected = jnp.isnan(_jit(_one_by_one, static_argnums=3)(x, *arrays[1:], pads))
+    y = conv_pool.conv_pool_relu(x, *arrays[1:], pads)
+    np.testing.assert_array_equal(jnp.isnan(y), expected)
+    y = conv_pool.conv_pool_relu(arrays[0], arrays[1] * jnp.nan, arrays[2], pads)
+    assert jnp.isnan(y).all()
 
 
 def test_the_layer_uses_it_for_few_channels_only():
-    assert conv_pool.pays((5, 5, 3, 6))
-    assert not conv_pool.pays((5, 5, 32, 64))
-    assert conv_pool.pays((3, 3, 1, 32))
-    assert not conv_pool.pays((3, 3, 1, 6))
-    assert not conv_pool.pays((4, 4, 1, 8))
-    x = jnp.ones((2, 8, 8, 3))
-    layer = Conv(4, (5, 5), pool_relu=True, dtype=jnp.bfloat16)
+    assert conv_pool.supports((5, 5, 3, 6), jnp.float32)
+    assert not conv_pool.supports((5, 5, 32, 64), jnp.float32)
+    assert not conv_pool.supports((4, 4, 1, 8), jnp.float32)
+    assert not conv_pool.supports((5, 5, 3, 6), jnp.bfloat16)
+    x = jax.random.normal(jax.random.key(0), (2, 8, 8, 3))
+    layer = Conv(4, (5, 5), pool_relu=True, impl="native")
     y, variables = layer.init_with_output(jax.random.key(0), x)
-    assert (y.shape, y.dtype) == ((2, 4, 4, 4), jnp.bfloat16)
-    plain = Conv(4, (5, 5), dtype=jnp.bfloat16).apply(variables, x)
-    _close(y.astype(jnp.float32), jax.nn.relu(max_pool(plain)).astype(jnp.float32), 0.02)
-
-
-def test_consecutive_layers_need_no_transposition_between_them():
-    x = jnp.ones((4, 32, 32, 3))
-    kernels = jnp.ones((5, 5, 3, 6)), jnp.ones((5, 5, 6, 16))
-
-    def loss(kernels, x):
-        for kernel in kernels:
-            x = conv_pool.conv_pool_relu(x, kernel, jnp.zeros(kernel.shape[-1]), ((0, 0), (0, 0)))
-        return x.sum()
-
-    text = jax.jit(jax.grad(loss)).lower(kernels, x).compile().as_text()
-    # The result of the first layer [14, 6, 14, 4] never appears with the images in front.
-    assert "f32[4,14,14,6]" not in text
+    text = jax.jit(layer.apply).lower(variables, x).as_text()
+    assert "conv_pool" in text
+    plain = Conv(4, (5, 5)).apply(variables, x)
+    _close(y, jax.nn.relu(max_pool(plain)))

@@ -126,13 +126,6 @@ def test_kernel_starts_like_pytorch():
     assert 0.99 * bound < jnp.abs(kernel).max() <= bound
 
 
-def test_only_patches_have_forms_for_the_cpu():
-    kernel = (5, 5, 3, 6)
-    assert conv.choose("patches", kernel) == "patches"
-    assert conv.choose("patches", kernel, pooled=True) == "pooled"
-    assert conv.choose("xla", kernel, pooled=True) == "xla"
-
-
 def test_wrong_input_to_a_conv_is_a_clear_error():
     with pytest.raises(ValueError, match="Did you mean 'patches'"):
         conv.choose("patch", (3, 3, 1, 1))

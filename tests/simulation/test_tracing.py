@@ -79,7 +79,7 @@ def test_the_target_decides_convolutions_and_chunks(tiny_config):
     config, data = config_for(tiny_config, model="fedavg_cnn"), pictures(32, 3)
     specs = {t: build(config, dataset=data, target=t).phases[0].spec for t in ("cpu", *TARGETS)}
     assert {t: spec.target.conv_impl for t, spec in specs.items()} == {
-        "cpu": "patches", "cuda": "grouped", "tpu": "grouped"
+        "cpu": "native", "cuda": "grouped", "tpu": "grouped"
     }  # fmt: skip
     assert specs["cpu"].clients_per_chunk == 1
     assert specs["cuda"].clients_per_chunk == specs["tpu"].clients_per_chunk == 16

@@ -1,0 +1,204 @@
+// XLA's custom calls: a convolution and its two gradients, and the same with pooling and ReLU.
+//
+// Arrays are float32 with the layouts of flax.linen.Conv; additional leading axes are batches of
+// independent convolutions, as `vmap` makes them. A call runs on the thread of its device.
+//
+// Without pooling, features are multiples of 16, and for the gradient of images also channels.
+
+#include "direct.h"
+#include "pooled.h"
+#include "winograd.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace fedjax_skew {
+namespace {
+
+using Array = ffi::Buffer<ffi::F32>;
+using Result = ffi::Result<Array>;
+
+// Returns the shape of a convolution, and the number of convolutions in `batch`.
+Shape MakeShape(ffi::Span<const int64_t> images, ffi::Span<const int64_t> kernel,
+                ffi::Span<const int64_t> results, int64_t stride, int64_t top, int64_t left,
+                int64_t* batch) {
+  const size_t n = images.size() - 4;
+  *batch = 1;
+  for (size_t i = 0; i < n; ++i) *batch *= images[i];
+  return {images[n],      images[n + 1],  images[n + 2], images[n + 3], results[n + 1],
+          results[n + 2], results[n + 3], kernel[n],     stride,        top,
+          left};
+}
+
+int64_t Images(const Shape& s) { return s.images * s.height * s.width * s.channels; }
+int64_t Kernel(const Shape& s) { return s.size * s.size * s.channels * s.features; }
+int64_t Results(const Shape& s) { return s.images * s.rows * s.columns * s.features; }
+
+bool UseWinograd(const Shape& s) {
+  return s.stride == 1 && (s.size == 3 || s.size == 5) && s.channels % 16 == 0 && s.rows > 2 &&
+         s.columns > 2;
+}
+
+void ConvOne(const float* x, const float* kernel, const Shape& s, float* y) {
+  if (!UseWinograd(s)) {
+    DirectConv(x, kernel, s, Buffer(DirectConvFloats(s)), y);
+  } else if (s.size == 3) {
+    WinogradConv<3>(x, kernel, s, Buffer(WinogradFloats(s)), y);
+  } else {
+    WinogradConv<5>(x, kernel, s, Buffer(WinogradFloats(s)), y);
+  }
+}
+
+ffi::Error Conv(Array x, Array kernel, int64_t stride, int64_t top, int64_t left, Result y) {
+  int64_t batch;
+  const Shape s =
+      MakeShape(x.dimensions(), kernel.dimensions(), y->dimensions(), stride, top, left, &batch);
+  for (int64_t n = 0; n < batch; ++n)
+    ConvOne(x.typed_data() + n * Images(s), kernel.typed_data() + n * Kernel(s), s,
+            y->typed_data() + n * Results(s));
+  return ffi::Error::Success();
+}
+
+// Writes the kernel [size, size, features, channels] of the convolution that maps dy to dx.
+void Transpose(const float* kernel, const Shape& s, float* out) {
+  const int64_t pairs = s.channels * s.features;
+  for (int64_t p = s.size * s.size - 1; p >= 0; --p)
+    for (int64_t f = 0; f < s.features; ++f)
+      for (int64_t c = 0; c < s.channels; ++c) *out++ = kernel[p * pairs + c * s.features + f];
+}
+
+ffi::Error ImageGradient(Array dy, Array kernel, int64_t stride, int64_t top, int64_t left,
+                         Result dx) {
+  int64_t batch;
+  const Shape s =
+      MakeShape(dx->dimensions(), kernel.dimensions(), dy.dimensions(), stride, top, left, &batch);
+  // The convolution that maps dy to dx if the stride is 1.
+  const Shape back = {s.images,   s.rows, s.columns, s.features,         s.height,          s.width,
+                      s.channels, s.size, 1,         s.size - 1 - s.top, s.size - 1 - s.left};
+  for (int64_t n = 0; n < batch; ++n) {
+    const float* from = dy.typed_data() + n * Results(s);
+    const float* k = kernel.typed_data() + n * Kernel(s);
+    float* to = dx->typed_data() + n * Images(s);
+    if (stride > 1 || !UseWinograd(back)) {
+      DirectImageGradient(from, k, s, Buffer(DirectImageGradientFloats(s)), to);
+      continue;
+    }
+    float* transposed = Buffer(Kernel(s) + WinogradFloats(back));
+    float* rest = transposed + Kernel(s);
+    Transpose(k, s, transposed);
+    if (s.size == 3) {
+      WinogradConv<3>(from, transposed, back, rest, to);
+    } else {
+      WinogradConv<5>(from, transposed, back, rest, to);
+    }
+  }
+  return ffi::Error::Success();
+}
+
+ffi::Error KernelGradient(Array x, Array dy, int64_t stride, int64_t top, int64_t left,
+                          Result dkernel) {
+  int64_t batch;
+  const Shape s =
+      MakeShape(x.dimensions(), dkernel->dimensions(), dy.dimensions(), stride, top, left, &batch);
+  for (int64_t n = 0; n < batch; ++n) {
+    const float* from = x.typed_data() + n * Images(s);
+    const float* g = dy.typed_data() + n * Results(s);
+    float* to = dkernel->typed_data() + n * Kernel(s);
+    if (!UseWinograd(s)) {
+      DirectKernelGradient(from, g, s, Buffer(DirectConvFloats(s)), to);
+    } else if (s.size == 3) {
+      WinogradKernelGradient<3>(from, g, s, Buffer(WinogradFloats(s)), to);
+    } else {
+      WinogradKernelGradient<5>(from, g, s, Buffer(WinogradFloats(s)), to);
+    }
+  }
+  return ffi::Error::Success();
+}
+
+using Places = ffi::Buffer<ffi::S8>;
+using PlacesResult = ffi::Result<Places>;
+
+ffi::Error ConvPool(Array x, Array kernel, Array bias, int64_t top, int64_t left, Result y,
+                    PlacesResult holder) {
+  int64_t batch;
+  const Shape s =
+      MakeShape(x.dimensions(), kernel.dimensions(), y->dimensions(), 1, top, left, &batch);
+  float* buffer = Buffer(PooledConvFloats(s));
+  for (int64_t n = 0; n < batch; ++n)
+    PooledConv(x.typed_data() + n * Images(s), kernel.typed_data() + n * Kernel(s),
+               bias.typed_data() + n * s.features, s, buffer, y->typed_data() + n * Results(s),
+               holder->typed_data() + n * Results(s));
+  return ffi::Error::Success();
+}
+
+ffi::Error ConvPoolImageGradient(Array kernel, Places holder, Array dy, int64_t top, int64_t left,
+                                 Result dx) {
+  int64_t batch;
+  const Shape s =
+      MakeShape(dx->dimensions(), kernel.dimensions(), dy.dimensions(), 1, top, left, &batch);
+  const auto run = s.size == 3 ? PooledImageGradient<3> : PooledImageGradient<5>;
+  float* buffer = Buffer(PooledImageGradientFloats(s));
+  for (int64_t n = 0; n < batch; ++n)
+    run(kernel.typed_data() + n * Kernel(s), holder.typed_data() + n * Results(s),
+        dy.typed_data() + n * Results(s), s, buffer, dx->typed_data() + n * Images(s));
+  return ffi::Error::Success();
+}
+
+ffi::Error ConvPoolKernelGradient(Array x, Places holder, Array dy, int64_t top, int64_t left,
+                                  Result dkernel, Result dbias) {
+  int64_t batch;
+  const Shape s =
+      MakeShape(x.dimensions(), dkernel->dimensions(), dy.dimensions(), 1, top, left, &batch);
+  const auto run = s.size == 3 ? PooledKernelGradient<3> : PooledKernelGradient<5>;
+  float* buffer = Buffer(PooledKernelGradientFloats(s));
+  for (int64_t n = 0; n < batch; ++n)
+    run(x.typed_data() + n * Images(s), holder.typed_data() + n * Results(s),
+        dy.typed_data() + n * Results(s), s, buffer, dkernel->typed_data() + n * Kernel(s),
+        dbias->typed_data() + n * s.features);
+  return ffi::Error::Success();
+}
+
+auto Binding() {
+  return ffi::Ffi::Bind()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Attr<int64_t>("stride")
+      .Attr<int64_t>("top")
+      .Attr<int64_t>("left")
+      .Ret<Array>();
+}
+
+auto PoolBinding() {
+  return ffi::Ffi::Bind()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Attr<int64_t>("top")
+      .Attr<int64_t>("left")
+      .Ret<Array>()
+      .Ret<Places>();
+}
+
+auto PoolImageBinding() {
+  return ffi::Ffi::Bind()
+      .Arg<Array>()
+      .Arg<Places>()
+      .Arg<Array>()
+      .Attr<int64_t>("top")
+      .Attr<int64_t>("left")
+      .Ret<Array>();
+}
+
+auto PoolKernelBinding() { return PoolImageBinding().Ret<Array>(); }
+
+}  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(conv, Conv, Binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(image_gradient, ImageGradient, Binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(kernel_gradient, KernelGradient, Binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool, ConvPool, PoolBinding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_image_gradient, ConvPoolImageGradient, PoolImageBinding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_kernel_gradient, ConvPoolKernelGradient,
+                              PoolKernelBinding());
+
+}  // namespace fedjax_skew

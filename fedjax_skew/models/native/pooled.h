@@ -1,0 +1,280 @@
+// relu(max_pool(convolution + bias)) with windows of 2x2 pixels, for few channels.
+//
+// The four pixels of a window stay in registers until their maximum is known. A result keeps the
+// position of the maximum, 0 to 3, or -1 where the gradient of ReLU is 0. The gradients only visit
+// the pixels that hold a maximum, which are a quarter of all or fewer.
+
+#ifndef FEDJAX_SKEW_POOLED_H_
+#define FEDJAX_SKEW_POOLED_H_
+
+#include <algorithm>
+#include <cstring>
+
+#include "direct.h"
+#include "simd.h"
+
+namespace fedjax_skew {
+
+// `rows` and `columns` of the shape are those of the pooled result.
+inline int64_t WindowsHeight(const Shape& s) { return 2 * s.rows + s.size - 1; }
+inline int64_t WindowsWidth(const Shape& s) { return 2 * s.columns + s.size - 1; }
+
+// Copies one image [height, width, channels] to padded planes [channels, ...].
+inline void PadPlanes(const float* x, const Shape& s, float* out) {
+  const int64_t height = WindowsHeight(s), width = WindowsWidth(s);
+  std::fill(out, out + s.channels * height * width, 0.0f);
+  const int64_t last_row = std::min(s.height, height - s.top);
+  const int64_t last_column = std::min(s.width, width - s.left);
+  const int64_t first_column = std::max<int64_t>(0, -s.left);
+  for (int64_t h = std::max<int64_t>(0, -s.top); h < last_row; ++h)
+    for (int64_t c = 0; c < s.channels; ++c) {
+      const float* from = x + h * s.width * s.channels + c;
+      float* to = out + (c * height + h + s.top) * width + s.left;
+      for (int64_t w = first_column; w < last_column; ++w) to[w] = from[w * s.channels];
+    }
+}
+
+// Returns the number of features in a vector of the kernel that the forward pass reads.
+inline int64_t FeatureLanes(const Shape& s) { return s.features <= 8 ? 8 : kLanes; }
+
+inline int64_t PaddedFeatures(const Shape& s) {
+  const int64_t lanes = FeatureLanes(s);
+  return (s.features + lanes - 1) / lanes * lanes;
+}
+
+// One row of windows on padded planes, with a padded kernel [channels, size, size, features].
+struct WindowRow {
+  const float* planes;
+  const float* kernel;
+  const float* bias;
+  const Shape& s;
+  float* y;
+  int8_t* holder;
+};
+
+// GCC would keep pixels for the next entry of the kernel in the registers of the sums.
+#if defined(__GNUC__) && !defined(__clang__)
+#define FEDJAX_SKEW_KEEP_SUMS __attribute__((optimize("no-predictive-commoning")))
+#else
+#define FEDJAX_SKEW_KEEP_SUMS
+#endif
+
+template <typename V, int kWindows>
+FEDJAX_SKEW_KEEP_SUMS void PoolPart(const WindowRow& r, int64_t first, int64_t f) {
+  constexpr int lanes = sizeof(V) / 4;
+  typedef decltype(V{} > V{}) Mask;
+  const Shape& s = r.s;
+  const int64_t width = WindowsWidth(s), step = PaddedFeatures(s);
+  V sum[kWindows][4] = {};
+  const float* kernel = r.kernel + f;
+  for (int64_t c = 0; c < s.channels; ++c)
+    for (int64_t i = 0; i < s.size; ++i) {
+      const float* x0 = r.planes + (c * WindowsHeight(s) + i) * width + 2 * first;
+      const float* x1 = x0 + width;
+      for (int64_t j = 0; j < s.size; ++j, ++x0, ++x1, kernel += step) {
+        const V weights = *reinterpret_cast<const V*>(kernel);
+        for (int n = 0; n < kWindows; ++n) {
+          sum[n][0] += x0[2 * n] * weights;
+          sum[n][1] += x0[2 * n + 1] * weights;
+          sum[n][2] += x1[2 * n] * weights;
+          sum[n][3] += x1[2 * n + 1] * weights;
+        }
+      }
+    }
+  const int64_t count = std::min<int64_t>(lanes, s.features - f);
+  const V bias = *reinterpret_cast<const V*>(r.bias + f);
+  for (int n = 0; n < kWindows; ++n) {
+    V most = sum[n][0];
+    Mask holder{};
+    for (int place = 1; place < 4; ++place) {
+      const V pixel = sum[n][place];
+      const Mask larger = (pixel > most) | (pixel != pixel);  // A result that is not finite stays.
+      most = larger ? pixel : most;
+      holder = larger ? Mask{} + place : holder;
+    }
+    most += bias;
+    const Mask inactive = most <= 0;
+    most = inactive ? V{} : most;
+    holder = inactive ? Mask{} - 1 : holder;
+    const int64_t at = (first + n) * s.features + f;
+    std::memcpy(r.y + at, &most, 4 * count);
+    for (int64_t lane = 0; lane < count; ++lane) r.holder[at + lane] = holder[lane];
+  }
+}
+
+template <typename V, int kWindows>
+void PoolRow(const WindowRow& r) {
+  const int64_t columns = r.s.columns;
+  for (int64_t begin = 0; begin < columns; begin += kWindows) {
+    const int64_t first = std::max<int64_t>(0, std::min(begin, columns - kWindows));
+    for (int64_t f = 0; f < r.s.features; f += sizeof(V) / 4) PoolPart<V, kWindows>(r, first, f);
+  }
+}
+
+// The last group of windows overlaps the one before it. `windows` is the size of the groups.
+template <typename V, int kWindows = kMaxRows / 2>
+void PoolRow(const WindowRow& r, int64_t windows) {
+  if (windows == kWindows) {
+    PoolRow<V, kWindows>(r);
+  } else if constexpr (kWindows > 1) {
+    PoolRow<V, kWindows - 1>(r, windows);
+  }
+}
+
+inline int64_t PooledConvFloats(const Shape& s) {
+  return s.channels * (WindowsHeight(s) * WindowsWidth(s) + s.size * s.size * PaddedFeatures(s)) +
+         PaddedFeatures(s);
+}
+
+inline void PooledConv(const float* x, const float* kernel, const float* bias, const Shape& s,
+                       float* buffer, float* y, int8_t* holder) {
+  const int64_t features = PaddedFeatures(s), taps = s.size * s.size;
+  float *weights = buffer, *shift = weights + s.channels * taps * features;
+  float* planes = shift + features;
+  std::fill(weights, planes, 0.0f);
+  for (int64_t t = 0; t < taps; ++t)
+    for (int64_t c = 0; c < s.channels; ++c)
+      std::copy_n(kernel + (t * s.channels + c) * s.features, s.features,
+                  weights + (c * taps + t) * features);
+  std::copy_n(bias, s.features, shift);
+  const int64_t group = GroupSize(s.columns, kMaxRows / 2, kMinRows / 2);
+  typedef float Eight __attribute__((vector_size(32), aligned(4)));
+  for (int64_t n = 0; n < s.images; ++n) {
+    PadPlanes(x + n * s.height * s.width * s.channels, s, planes);
+    for (int64_t h = 0; h < s.rows; ++h) {
+      const int64_t at = (n * s.rows + h) * s.columns * s.features;
+      const WindowRow row = {planes + 2 * h * WindowsWidth(s), weights, shift, s, y + at,
+                             holder + at};
+      if (FeatureLanes(s) == 8) {
+        PoolRow<Eight>(row, group);
+      } else {
+        PoolRow<Vector>(row, group);
+      }
+    }
+  }
+}
+
+// A pixel that holds the maximum of a window: where its convolution starts in a padded image, and
+// the gradient of the result.
+struct Active {
+  int64_t start;
+  float gradient;
+};
+
+inline int64_t Vectors(int64_t floats) { return (floats + kLanes - 1) / kLanes; }
+
+// sums[i, k] += sum over active pixels of x[row i, k] gradient, for kVectors vectors of adjacent k.
+template <int kSize, int kVectors>
+void AddActive(const float* x, int64_t x_row, const Active* active, int64_t count, float* sums,
+               int64_t step) {
+  Vector sum[kSize][kVectors];
+  for (int i = 0; i < kSize; ++i)
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = Load(sums + i * step + v * kLanes);
+  for (int64_t n = 0; n < count; ++n) {
+    const float* from = x + active[n].start;
+    for (int i = 0; i < kSize; ++i)
+      for (int v = 0; v < kVectors; ++v)
+        sum[i][v] += active[n].gradient * Load(from + i * x_row + v * kLanes);
+  }
+  for (int i = 0; i < kSize; ++i)
+    for (int v = 0; v < kVectors; ++v) Store(sums + i * step + v * kLanes, sum[i][v]);
+}
+
+inline int64_t PooledKernelGradientFloats(const Shape& s) {
+  const int64_t windows = s.rows * s.columns;
+  return s.features * s.size * Vectors(s.size * s.channels) * kLanes +
+         WindowsHeight(s) * WindowsWidth(s) * s.channels + 2 * kLanes +
+         windows * static_cast<int64_t>(sizeof(Active)) / 4;
+}
+
+template <int kSize>
+void PooledKernelGradient(const float* x, const int8_t* holder, const float* dy, const Shape& s,
+                          float* buffer, float* dkernel, float* dbias) {
+  const int64_t windows = s.rows * s.columns, entries = kSize * s.channels;
+  const int64_t vectors = Vectors(entries), step = vectors * kLanes;
+  const int64_t width = WindowsWidth(s), x_row = width * s.channels;
+  Active* active = reinterpret_cast<Active*>(buffer);
+  float* sums = reinterpret_cast<float*>(active + windows);  // [features, kSize, step]
+  float* padded = sums + s.features * kSize * step;
+  const int64_t floats = WindowsHeight(s) * x_row;
+  std::fill(sums, padded + floats + kLanes, 0.0f);
+  std::fill(dbias, dbias + s.features, 0.0f);
+  for (int64_t n = 0; n < s.images; ++n) {
+    Pad(x + n * s.height * s.width * s.channels, s.height, s.width, s.channels, s.top, s.left,
+        WindowsHeight(s), width, padded);
+    for (int64_t f = 0; f < s.features; ++f) {
+      int64_t count = 0, at = n * windows * s.features + f;
+      for (int64_t h = 0; h < s.rows; ++h)
+        for (int64_t w = 0; w < s.columns; ++w, at += s.features) {
+          const int64_t place = holder[at];
+          active[count] = {(2 * h + (place >> 1)) * x_row + (2 * w + (place & 1)) * s.channels,
+                           dy[at]};
+          count += place >= 0;
+        }
+      float part[4] = {};  // Four sums, because one would wait for each addition.
+      for (int64_t i = 0; i < count; ++i) part[i % 4] += active[i].gradient;
+      dbias[f] += part[0] + part[1] + part[2] + part[3];
+      float* sum = sums + f * kSize * step;
+      int64_t v = 0;
+      for (; v + 2 <= vectors; v += 2)
+        AddActive<kSize, 2>(padded + v * kLanes, x_row, active, count, sum + v * kLanes, step);
+      for (; v < vectors; ++v)
+        AddActive<kSize, 1>(padded + v * kLanes, x_row, active, count, sum + v * kLanes, step);
+    }
+  }
+  for (int64_t i = 0; i < kSize; ++i)
+    for (int64_t k = 0; k < entries; ++k)
+      for (int64_t f = 0; f < s.features; ++f)
+        dkernel[(i * entries + k) * s.features + f] = sums[(f * kSize + i) * step + k];
+}
+
+inline int64_t PooledImageGradientFloats(const Shape& s) {
+  const int64_t step = Vectors((s.size + 1) * s.channels) * kLanes;
+  return 4 * s.features * (s.size + 1) * step +
+         WindowsHeight(s) * WindowsWidth(s) * s.channels + step +
+         s.features * static_cast<int64_t>(sizeof(Active)) / 4 + 2;
+}
+
+template <int kSize>
+void PooledImageGradient(const float* kernel, const int8_t* holder, const float* dy,
+                         const Shape& s, float* buffer, float* dx) {
+  constexpr int kSpan = kSize + 1;  // Rows and columns of pixels on which a window depends.
+  const int64_t step = Vectors(kSpan * s.channels) * kLanes, entries = kSize * s.channels;
+  const int64_t height = WindowsHeight(s), width = WindowsWidth(s), row = width * s.channels;
+  Active* active = reinterpret_cast<Active*>(buffer);  // [features]
+  float* places = reinterpret_cast<float*>(active + s.features);  // [4, features, kSpan, step]
+  float* padded = places + 4 * s.features * kSpan * step;
+  std::fill(places, padded, 0.0f);
+  for (int64_t place = 0; place < 4; ++place)
+    for (int64_t f = 0; f < s.features; ++f)
+      for (int64_t i = 0; i < kSize; ++i)
+        for (int64_t k = 0; k < entries; ++k)
+          places[((place * s.features + f) * kSpan + i + (place >> 1)) * step + k +
+                 (place & 1) * s.channels] = kernel[(i * entries + k) * s.features + f];
+  for (int64_t n = 0; n < s.images; ++n) {
+    std::fill(padded, padded + height * row + step, 0.0f);
+    for (int64_t w = 0; w < s.rows * s.columns; ++w) {
+      int64_t count = 0;
+      for (int64_t f = 0; f < s.features; ++f) {
+        const int64_t at = (n * s.rows * s.columns + w) * s.features + f;
+        active[count] = {(holder[at] * s.features + f) * kSpan * step, dy[at]};
+        count += holder[at] >= 0;
+      }
+      float* to = padded + 2 * (w / s.columns) * row + 2 * (w % s.columns) * s.channels;
+      for (int64_t v = 0; v < step; v += kLanes) {
+        Vector sum[kSpan];
+        for (int i = 0; i < kSpan; ++i) sum[i] = Load(to + i * row + v);
+        for (int64_t a = 0; a < count; ++a)
+          for (int i = 0; i < kSpan; ++i)
+            sum[i] += active[a].gradient * Load(places + active[a].start + i * step + v);
+        for (int i = 0; i < kSpan; ++i) Store(to + i * row + v, sum[i]);
+      }
+    }
+    Pad(padded, height, width, s.channels, -s.top, -s.left, s.height, s.width,
+        dx + n * s.height * s.width * s.channels);
+  }
+}
+
+}  // namespace fedjax_skew
+
+#endif  // FEDJAX_SKEW_POOLED_H_
