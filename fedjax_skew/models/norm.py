@@ -91,7 +91,9 @@ def _masked_moments(x: Array, where: Array | None) -> tuple[Array, Array, Array,
     else:
         mask = where.reshape(-1, *[1] * (x.ndim - 1))
         count = where.sum(dtype=jnp.float32) * per_row
-        mean = jnp.where(mask, x, 0).sum(axes) / jnp.maximum(count, 1)
+        # Masking the sums of rows needs no masked copy of x.
+        total = jnp.where(where[:, None], x.sum(axes[1:]), 0).sum(0)
+        mean = total / jnp.maximum(count, 1)
         centred = jnp.where(mask, x - mean, 0)
     return centred, mean, jnp.square(centred).sum(axes) / jnp.maximum(count, 1), count
 
