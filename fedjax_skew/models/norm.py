@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_skew.models import native_norm
+
 Array = jax.Array
 
 NORMS = ("batch", "group", "none")
@@ -47,55 +49,67 @@ class Norm(nn.Module):
         momentum: share of the old running value that is kept; PyTorch's momentum is 1 minus this.
         eps: constant added to the variance.
         dtype: dtype of the result. Statistics are float32.
+        relu: whether to apply ReLU to the result.
+        impl: ``"native"`` to use a compiled kernel for the statistics of a batch where there is
+            one; see ``models.build``.
     """
 
     kind: str = "batch"
     momentum: float = 0.9
     eps: float = 1e-5
     dtype: Any = jnp.float32
+    relu: bool = False
+    impl: str = "patches"
 
     @nn.compact
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Normalises ``x [B, ..., C]``; ``where`` is a boolean mask ``[B]`` of valid rows."""
+        act = nn.relu if self.relu else lambda y: y
         if self.kind == "none":
-            return x
+            return act(x)
         channels = x.shape[-1]
         scale = self.param("scale", nn.initializers.ones_init(), (channels,), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros_init(), (channels,), jnp.float32)
         if self.kind == "group":
             y = _group_normalised(x.astype(jnp.float32), num_groups(channels), self.eps)
-            return (y * scale + bias).astype(self.dtype)
+            return act((y * scale + bias).astype(self.dtype))
         mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,), jnp.float32)
         var = self.variable("batch_stats", "var", jnp.ones, (channels,), jnp.float32)
         x = x.astype(jnp.float32)
         if not train:
             factor = scale * lax.rsqrt(var.value + self.eps)
-            return (x * factor + (bias - mean.value * factor)).astype(self.dtype)
-        centred, batch_mean, batch_var, count = _masked_moments(x, where)
+            return act((x * factor + (bias - mean.value * factor)).astype(self.dtype))
+        where = jnp.ones(x.shape[0], bool) if where is None else where
+        if self.impl == "native" and native_norm.supports(channels):
+            y, batch_mean, batch_var = native_norm.batch_norm(
+                x, where, scale, bias, eps=self.eps, relu=self.relu
+            )
+        else:
+            centred, batch_mean, batch_var = _masked_moments(x, where)
+            y = act(centred * (scale * lax.rsqrt(batch_var + self.eps)) + bias)
         if not self.is_initializing():
+            count = _count(x, where)
             keep = jnp.where(count > 0, self.momentum, 1.0)
             unbiased = batch_var * (count / jnp.maximum(count - 1, 1))
             mean.value = keep * mean.value + (1 - keep) * lax.stop_gradient(batch_mean)
             var.value = keep * var.value + (1 - keep) * lax.stop_gradient(unbiased)
-        return (centred * (scale * lax.rsqrt(batch_var + self.eps)) + bias).astype(self.dtype)
+        return y.astype(self.dtype)
 
 
-def _masked_moments(x: Array, where: Array | None) -> tuple[Array, Array, Array, Array]:
-    """Returns centred rows (0 where masked), mean, biased variance and the number of values."""
+def _count(x: Array, where: Array) -> Array:
+    """Returns the number of values per channel in the valid rows."""
+    return where.sum(dtype=jnp.float32) * x[0, ..., 0].size
+
+
+def _masked_moments(x: Array, where: Array) -> tuple[Array, Array, Array]:
+    """Returns centred rows (0 where masked), mean and biased variance."""
     axes = tuple(range(x.ndim - 1))
-    per_row = x[0, ..., 0].size
-    if where is None:
-        count = jnp.float32(x.shape[0] * per_row)
-        mean = x.mean(axes)
-        centred = x - mean
-    else:
-        mask = where.reshape(-1, *[1] * (x.ndim - 1))
-        count = where.sum(dtype=jnp.float32) * per_row
-        # Masking the sums of rows needs no masked copy of x.
-        total = jnp.where(where[:, None], x.sum(axes[1:]), 0).sum(0)
-        mean = total / jnp.maximum(count, 1)
-        centred = jnp.where(mask, x - mean, 0)
-    return centred, mean, jnp.square(centred).sum(axes) / jnp.maximum(count, 1), count
+    mask = where.reshape(-1, *[1] * (x.ndim - 1))
+    count = jnp.maximum(_count(x, where), 1)
+    # Masking the sums of rows needs no masked copy of x.
+    mean = jnp.where(where[:, None], x.sum(axes[1:]), 0).sum(0) / count
+    centred = jnp.where(mask, x - mean, 0)
+    return centred, mean, jnp.square(centred).sum(axes) / count
 
 
 def _group_normalised(x: Array, groups: int, eps: float) -> Array:

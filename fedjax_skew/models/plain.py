@@ -52,7 +52,7 @@ class ConvBlock(nn.Module):
         )(x)
         if fused:
             return x
-        x = Norm(self.norm, dtype=self.dtype, name="norm")(x, train, where)
+        x = Norm(self.norm, dtype=self.dtype, impl=self.impl, name="norm")(x, train, where)
         x = max_pool(x) if self.pool else x
         sow_block(self, x)
         return nn.relu(x)

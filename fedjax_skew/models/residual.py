@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from fedjax_skew.models.layers import (
     Conv,
+    collects_blocks,
     global_average_pool,
     he_fan_out,
     sow_block,
@@ -25,7 +26,10 @@ Array = jax.Array
 
 
 class ConvNorm(nn.Module):
-    """A convolution with size-preserving padding, and normalisation; without it, a bias."""
+    """A convolution with size-preserving padding, and normalisation; without it, a bias.
+
+    With ``relu``, ReLU follows.
+    """
 
     features: int
     kernel_size: int = 3
@@ -35,6 +39,7 @@ class ConvNorm(nn.Module):
     conv_impl: str = "patches"
     dtype: Any = jnp.float32
     kernel_init: Any = he_fan_out
+    relu: bool = False
 
     @nn.compact
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
@@ -51,7 +56,8 @@ class ConvNorm(nn.Module):
             kernel_init=self.kernel_init,
             name="conv",
         )(x)
-        return Norm(self.norm, dtype=self.dtype, name="norm")(x, train, where)
+        norm = Norm(self.norm, dtype=self.dtype, relu=self.relu, impl=self.conv_impl, name="norm")
+        return norm(x, train, where)
 
 
 class BasicBlock(nn.Module):
@@ -75,8 +81,8 @@ class BasicBlock(nn.Module):
     def __call__(self, x: Array, train: bool, where: Array | None = None) -> Array:
         """Maps ``[B, H, W, C]`` to ``[B, H / strides, W / strides, features]``."""
         options = dict(norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype)
-        y = ConvNorm(self.features, strides=self.strides, name="conv0", **options)(x, train, where)
-        y = ConvNorm(self.features, name="conv1", **options)(nn.relu(y), train, where)
+        first = ConvNorm(self.features, strides=self.strides, relu=True, name="conv0", **options)
+        y = ConvNorm(self.features, name="conv1", **options)(first(x, train, where), train, where)
         if self.strides != 1 or x.shape[-1] != self.features:
             if self.pad_shortcut:
                 missing = self.features - x.shape[-1]
@@ -118,9 +124,11 @@ class ResNet(nn.Module):
         """Maps images ``[B, H, W, C]`` to features ``[B, widths[-1]]``."""
         block = nn.remat(BasicBlock, static_argnums=(2,)) if self.remat else BasicBlock
         options = dict(norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype)
-        x = ConvNorm(self.widths[0], name="stem", **options)(x, train, where)
-        sow_block(self, x)
-        x = nn.relu(x)
+        fused = not collects_blocks(self)
+        x = ConvNorm(self.widths[0], relu=fused, name="stem", **options)(x, train, where)
+        if not fused:
+            sow_block(self, x)
+            x = nn.relu(x)
         for stage, width in enumerate(self.widths):
             for n in range(self.blocks):
                 strides = 2 if stage > 0 and n == 0 else 1
@@ -156,11 +164,16 @@ class InvertedResidual(nn.Module):
             norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype, kernel_init=torch_uniform
         )
         width = self.expansion * x.shape[-1]
-        y = nn.relu(ConvNorm(width, 1, name="expand", **options)(x, train, where))
+        y = ConvNorm(width, 1, relu=True, name="expand", **options)(x, train, where)
         depthwise = ConvNorm(
-            width, strides=self.strides, feature_group_count=width, name="depthwise", **options
+            width,
+            strides=self.strides,
+            feature_group_count=width,
+            relu=True,
+            name="depthwise",
+            **options,
         )
-        y = nn.relu(depthwise(y, train, where))
+        y = depthwise(y, train, where)
         y = ConvNorm(self.features, 1, name="project", **options)(y, train, where)
         if self.strides != 1:
             return y
@@ -200,7 +213,7 @@ class MobileNetV2(nn.Module):
         block = nn.remat(InvertedResidual, static_argnums=(2,)) if self.remat else InvertedResidual
         options = dict(norm=self.norm, conv_impl=self.conv_impl, dtype=self.dtype)
         outer = dict(kernel_init=torch_uniform, **options)
-        x = nn.relu(ConvNorm(32, name="stem", **outer)(x, train, where))
+        x = ConvNorm(32, relu=True, name="stem", **outer)(x, train, where)
         for stage, (expansion, features, blocks, strides) in enumerate(self.stages):
             for n in range(blocks):
                 x = block(

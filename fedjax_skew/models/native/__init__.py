@@ -1,4 +1,4 @@
-"""Convolutions in C++, which are compiled for this machine's CPU when they are first needed.
+"""Convolutions and batch normalisation in C++, compiled for this machine's CPU on first use.
 
 The library is kept in ``$FEDJAX_SKEW_CACHE`` or ``~/.cache/fedjax_skew``, under a name that depends
 on the sources, the compiler, the processor and the version of jaxlib. ``$CXX`` selects the
@@ -27,9 +27,11 @@ TARGETS = (
     "conv_pool",
     "conv_pool_image_gradient",
     "conv_pool_kernel_gradient",
+    "batch_norm",
+    "batch_norm_gradient",
 )
 
-_SOURCES = ("conv.cc", "direct.h", "pooled.h", "simd.h", "winograd.h")
+_SOURCES = ("kernels.cc", "direct.h", "norm.h", "pooled.h", "simd.h", "winograd.h")
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -54,8 +56,8 @@ def _register() -> dict[str, str]:
         key, path = _library()
     except (_Unavailable, OSError) as error:
         logging.warning(
-            "Convolutions use slower operations of XLA, because their C++ kernels cannot be "
-            "compiled: %s",
+            "Convolutions and batch normalisation use slower operations of XLA, because their C++ "
+            "kernels cannot be compiled: %s",
             error,
         )
         return {}

@@ -1,11 +1,13 @@
-// XLA's custom calls: a convolution and its two gradients, and the same with pooling and ReLU.
+// XLA's custom calls: a convolution and its two gradients, the same with pooling and ReLU, and batch
+// normalisation.
 //
-// Arrays are float32 with the layouts of flax.linen.Conv; additional leading axes are batches of
-// independent convolutions, as `vmap` makes them. A call runs on the thread of its device.
+// Arrays are float32 with the layouts of flax.linen; additional leading axes are batches of
+// independent operations, as `vmap` makes them. A call runs on the thread of its device.
 //
 // Without pooling, features are multiples of 16, and for the gradient of images also channels.
 
 #include "direct.h"
+#include "norm.h"
 #include "pooled.h"
 #include "winograd.h"
 #include "xla/ffi/api/ffi.h"
@@ -158,6 +160,44 @@ ffi::Error ConvPoolKernelGradient(Array x, Places holder, Array dy, int64_t top,
   return ffi::Error::Success();
 }
 
+using Where = ffi::Buffer<ffi::PRED>;
+
+NormShape MakeNormShape(ffi::Span<const int64_t> x, float eps, bool relu, int64_t* batch) {
+  const size_t n = x.size() - 3;
+  *batch = 1;
+  for (size_t i = 0; i < n; ++i) *batch *= x[i];
+  return {x[n], x[n + 1], x[n + 2], eps, relu};
+}
+
+ffi::Error Norm(Array x, Where where, Array scale, Array bias, float eps, bool relu, Result y,
+                Result mean, Result var) {
+  int64_t batch;
+  const NormShape s = MakeNormShape(x.dimensions(), eps, relu, &batch);
+  float* buffer = Buffer(NormFloats(s));
+  for (int64_t n = 0; n < batch; ++n) {
+    const int64_t at = n * s.rows * s.pixels * s.channels, c = n * s.channels;
+    BatchNorm(x.typed_data() + at, where.typed_data() + n * s.rows,
+              {scale.typed_data() + c, bias.typed_data() + c}, s, buffer, y->typed_data() + at,
+              mean->typed_data() + c, var->typed_data() + c);
+  }
+  return ffi::Error::Success();
+}
+
+ffi::Error NormGradient(Array x, Where where, Array scale, Array bias, Array mean, Array var,
+                        Array dy, float eps, bool relu, Result dx, Result dscale, Result dbias) {
+  int64_t batch;
+  const NormShape s = MakeNormShape(x.dimensions(), eps, relu, &batch);
+  float* buffer = Buffer(NormFloats(s));
+  for (int64_t n = 0; n < batch; ++n) {
+    const int64_t at = n * s.rows * s.pixels * s.channels, c = n * s.channels;
+    BatchNormGradient(x.typed_data() + at, where.typed_data() + n * s.rows,
+                      {scale.typed_data() + c, bias.typed_data() + c}, mean.typed_data() + c,
+                      var.typed_data() + c, dy.typed_data() + at, s, buffer,
+                      dx->typed_data() + at, dscale->typed_data() + c, dbias->typed_data() + c);
+  }
+  return ffi::Error::Success();
+}
+
 auto Binding() {
   return ffi::Ffi::Bind()
       .Arg<Array>()
@@ -189,6 +229,35 @@ auto PoolImageBinding() {
       .Ret<Array>();
 }
 
+auto NormBinding() {
+  return ffi::Ffi::Bind()
+      .Arg<Array>()
+      .Arg<Where>()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Attr<float>("eps")
+      .Attr<bool>("relu")
+      .Ret<Array>()
+      .Ret<Array>()
+      .Ret<Array>();
+}
+
+auto NormGradientBinding() {
+  return ffi::Ffi::Bind()
+      .Arg<Array>()
+      .Arg<Where>()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Arg<Array>()
+      .Attr<float>("eps")
+      .Attr<bool>("relu")
+      .Ret<Array>()
+      .Ret<Array>()
+      .Ret<Array>();
+}
+
 auto PoolKernelBinding() { return PoolImageBinding().Ret<Array>(); }
 
 }  // namespace
@@ -200,5 +269,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool, ConvPool, PoolBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_image_gradient, ConvPoolImageGradient, PoolImageBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_kernel_gradient, ConvPoolKernelGradient,
                               PoolKernelBinding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm, Norm, NormBinding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm_gradient, NormGradient, NormGradientBinding());
 
 }  // namespace fedjax_skew
