@@ -39,7 +39,7 @@ class Slot(NamedTuple):
 
 
 def slots(jobs: int) -> list[Slot]:
-    """Returns slots for ``jobs`` processes; 0 means one per accelerator, or one per two cores.
+    """Returns slots for ``jobs`` processes; 0 means one per accelerator, or one per core.
 
     The devices are counted in a separate process, because a process that initialises an accelerator
     also allocates its memory.
@@ -57,7 +57,7 @@ def slots(jobs: int) -> list[Slot]:
     if backend == "tpu":
         return [Slot({})]  # Only one process can use the TPU cores of a host.
     cores = sorted(os.sched_getaffinity(0))
-    return [Slot({}, tuple(group)) for group in _deal(cores, jobs or max(len(cores) // 2, 1))]
+    return [Slot({}, tuple(group)) for group in _deal(cores, jobs or len(cores))]
 
 
 def run_processes(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
@@ -84,6 +84,7 @@ def run_processes(cells: Sequence[Cell], bar: Progress, jobs: int = 0) -> None:
 def main(argv: Sequence[str]) -> int:
     """Runs one cell in a child process and returns the exit code, 130 if it was interrupted."""
     path = pathlib.Path(argv[1])
+    app.use_every_core()
     app.cache_programs()
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:

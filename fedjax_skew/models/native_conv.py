@@ -11,19 +11,21 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models import grouped, native
+from fedjax_skew.models import native
 
 Array = jax.Array
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 _MULTIPLE = 16  # Channels of a vector.
+_IMAGE_CHANNELS = 3  # Of images, whose gradient is rarely needed.
 
 
 def supports(kernel: tuple[int, ...], stride: int, dtype: jnp.dtype) -> bool:
     """Returns whether there is a compiled kernel for this shape of a kernel with one group."""
-    rows, columns, _, features = kernel
+    rows, columns, channels, features = kernel
     return (
         rows == columns
+        and (channels % _MULTIPLE == 0 or channels <= _IMAGE_CHANNELS)
         and rows >= max(stride, 2)
         and features % _MULTIPLE == 0
         and dtype == jnp.float32
@@ -59,11 +61,19 @@ def _image_gradient(
     shape = (dy.shape[0], *size, kernel.shape[2])
     if kernel.shape[2] % _MULTIPLE == 0:
         return _call("image_gradient", shape, dy, kernel, stride, pads)
-    images = jax.ShapeDtypeStruct(shape, dy.dtype)
-    strides = (stride, stride)
-    return jax.linear_transpose(lambda x: grouped.xla_conv(x, kernel, strides, pads, 1), images)(
-        dy
-    )[0]
+
+    def conv(x):
+        """A sum of products, because XLA's convolution is slow inside a loop."""
+        x = jnp.pad(x, ((0, 0), *pads, (0, 0)))
+        rows, columns = (1 + stride * (n - 1) for n in dy.shape[1:3])
+        side = range(kernel.shape[0])
+        return sum(
+            x[:, i : i + rows : stride, j : j + columns : stride] @ kernel[i, j]
+            for i in side
+            for j in side
+        )
+
+    return jax.linear_transpose(conv, jax.ShapeDtypeStruct(shape, dy.dtype))(dy)[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))

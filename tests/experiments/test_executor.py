@@ -156,6 +156,12 @@ def test_gpus_become_visible_devices(monkeypatch):
     assert seen == ["5,7"]
 
 
+def test_every_core_gets_a_process_unless_the_number_is_given(monkeypatch):
+    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda _: {4, 5, 6, 7}, raising=False)
+    assert [slot.cores for slot in processes.slots(0)] == [(4,), (5,), (6,), (7,)]
+    assert [slot.cores for slot in processes.slots(2)] == [(4, 6), (5, 7)]
+
+
 def test_processes_leave_the_same_store(make, monkeypatch):
     monkeypatch.setattr(processes, "slots", lambda jobs: [processes.Slot({})] * 2)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

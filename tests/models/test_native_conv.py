@@ -127,6 +127,7 @@ def test_it_is_used_for_dense_float32_kernels_with_whole_vectors_of_features():
     assert choose("native", (3, 3, 16, 32), stride=2) == "native"
     assert choose("native", (3, 3, 16, 32), groups=2) == "patches"
     assert choose("native", (3, 3, 16, 30)) == "patches"
+    assert choose("native", (5, 5, 6, 16)) == "patches"
     assert choose("native", (1, 1, 16, 32), stride=2) == "patches"
     assert choose("native", (3, 3, 16, 32), dtype=jnp.bfloat16) == "patches"
     assert choose("patches", (3, 3, 16, 32)) == "patches"
