@@ -72,7 +72,7 @@ setup(
     packages=find_packages(include=["fedjax_skew", "fedjax_skew.*"]),
     package_data={
         "fedjax_skew": ["py.typed"],
-        "fedjax_skew.models.native": ["*.cc", "*.h"],
+        "fedjax_skew.native": ["*.cc", "*.h"],
         "fedjax_skew.report": ["templates/*"],
     },
     install_requires=[

@@ -17,8 +17,9 @@ PACKAGE = ROOT / "fedjax_skew"
 ALLOWED = {
     "losses": set(),
     "metrics": set(),
-    "data": {"errors", "checks"},
-    "models": {"errors"},
+    "native": set(),
+    "data": {"errors", "checks", "native"},
+    "models": {"errors", "native"},
     "methods": {"errors", "checks", "trees", "losses", "models", "metrics"},
     "engine": {"errors", "trees", "losses", "metrics", "data", "models", "methods"},
     "simulation": {"errors", "trees", "config", "metrics", "data", "models", "methods", "engine"},

@@ -12,7 +12,8 @@ image whose operation is of another kind:
 There are two forms, whose results are equal up to the rounding of single pixels. By default, all
 images of a batch go through all three steps, because ``vmap`` would run every branch for every
 image. With ``sequential=True``, images are processed one after the other, each only by the step
-that its operation needs, which is much faster on CPUs.
+that its operation needs, which is much faster on CPUs. A compiled kernel does so where there is a
+compiler (see :mod:`fedjax_skew.native`), otherwise operations of XLA.
 
 Levels follow the paper's table: a range is divided into ten equal parts, and level ``m`` draws
 uniformly from the m-th part. Pixels from outside of the image are black. Shear and rotation are
@@ -28,6 +29,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.custom_batching import sequential_vmap
+
+from fedjax_skew import native
 
 Array = jax.Array
 
@@ -139,6 +142,10 @@ def apply(x: Array, op: Array, magnitude: Array, *, sequential: bool = False) ->
     Returns:
         uint8 images of the same shape.
     """
+    if sequential and native.available():
+        out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        call = jax.ffi.ffi_call(native.target("autoaugment"), out, vmap_method="broadcast_all")
+        return call(x, op.T.astype(jnp.int32), magnitude.T.astype(jnp.float32))
     if sequential:
         return jax.vmap(_apply_to_one, in_axes=(0, 1, 1))(x, op, magnitude)
     kinds = [jax.vmap(step) for step in (_warp, _recolour, _blend)]

@@ -49,7 +49,7 @@ def _operations(name: str, eqn: Any) -> float:
 
 
 def _native_operations(eqn: Any) -> float:
-    """Counts a convolution of ``models.native``, or the plain sum that it replaces."""
+    """Counts a convolution of ``native``, or the plain sum that it replaces."""
     a, b, out = (v.aval for v in (*eqn.invars, eqn.outvars[0]))
     name = eqn.params["target_name"]
     result, kernel = (out, b) if "_conv_" in name else (b, out) if "_kernel_" in name else (a, b)

@@ -10,7 +10,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models import grouped, native
+from fedjax_skew import native
+from fedjax_skew.models import grouped
 
 Array = jax.Array
 Pads = tuple[tuple[int, int], tuple[int, int]]

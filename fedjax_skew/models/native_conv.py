@@ -11,7 +11,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models import native
+from fedjax_skew import native
 
 Array = jax.Array
 Pads = tuple[tuple[int, int], tuple[int, int]]

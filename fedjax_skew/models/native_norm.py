@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_skew.models import native
+from fedjax_skew import native
 
 Array = jax.Array
 

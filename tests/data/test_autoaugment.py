@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedjax_skew import native
 from fedjax_skew.data import autoaugment as aa
 
 Image = pytest.importorskip("PIL.Image")
@@ -145,17 +146,35 @@ def test_policy_is_two_operations_in_order():
     np.testing.assert_array_equal(jax.jit(aa.cifar_policy)(images, key), expected)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_both_forms_agree_on_every_operation_and_under_vmap(channels):
+def test_forms_agree_on_every_operation_and_under_vmap(channels, compiled, monkeypatch):
+    if compiled and not native.available():
+        pytest.skip("no C++ compiler")
+    monkeypatch.setattr(native, "available", lambda: compiled)
     images = jnp.tile(jnp.asarray(_images(channels)), (len(aa.RANGES), 1, 1, 1))
     op = jnp.repeat(jnp.arange(len(aa.RANGES)), len(_images(channels)))
     low, high = jnp.asarray(list(aa.RANGES.values())).T
     magnitude = (low + 0.7 * (high - low))[op]
-    op, magnitude = jnp.stack([op, op[::-1]]), jnp.stack([magnitude, magnitude[::-1]])
-    expected = _apply(images, op, magnitude)
-    sequential = functools.partial(aa.apply, sequential=True)
-    found = np.asarray(jax.jit(sequential)(images, op, magnitude))
-    difference = np.abs(found.astype(int) - np.asarray(expected))  # Rounding may vary.
-    assert difference.max() <= 1 and difference.mean() < 1e-4
-    clients = [jnp.stack([a, a]) for a in (images, op, magnitude)]
+    sequential = jax.jit(functools.partial(aa.apply, sequential=True))
+    once = sequential(images, op[None], magnitude[None])
+    difference = np.abs(np.asarray(once).astype(int) - _apply(images, op[None], magnitude[None]))
+    assert difference.max() <= 1 and difference.mean() < 1e-4  # Rounding may vary.
+    twice = jnp.stack([op, op[::-1]]), jnp.stack([magnitude, magnitude[::-1]])
+    found = sequential(images, *twice)
+    second = sequential(once, op[None, ::-1], magnitude[None, ::-1])
+    np.testing.assert_array_equal(found, second)
+    clients = [jnp.stack([a, a]) for a in (images, *twice)]
     np.testing.assert_array_equal(jax.jit(jax.vmap(sequential))(*clients)[1], found)
+
+
+@pytest.mark.skipif(not native.available(), reason="no C++ compiler")
+@pytest.mark.parametrize("shape", [(5, 9), (1, 7), (2, 2)])
+def test_kernel_handles_small_images_that_are_not_square(shape):
+    rng = np.random.default_rng(0)
+    images = jnp.asarray(rng.integers(0, 256, (len(aa.RANGES), *shape, 3)), jnp.uint8)
+    low, high = np.asarray(list(aa.RANGES.values())).T
+    op, magnitude = jnp.arange(len(aa.RANGES))[None], jnp.float32(low + 0.3 * (high - low))[None]
+    found = jax.jit(functools.partial(aa.apply, sequential=True))(images, op, magnitude)
+    difference = np.abs(np.asarray(found).astype(int) - _apply(images, op, magnitude))
+    assert difference.max() <= 1

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from fedjax_skew import native
 from fedjax_skew.engine import flops
-from fedjax_skew.models import native, native_conv
+from fedjax_skew.models import native_conv
 
 
 def test_products_convolutions_and_scans_are_counted():

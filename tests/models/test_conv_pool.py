@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_skew.models import conv_pool, native
+from fedjax_skew import native
+from fedjax_skew.models import conv_pool
 from fedjax_skew.models.conv import explicit_padding
 from fedjax_skew.models.layers import Conv, max_pool
 

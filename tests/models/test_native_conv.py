@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_skew.models import native, native_conv
+from fedjax_skew import native
+from fedjax_skew.models import native_conv
 from fedjax_skew.models.conv import choose
 from fedjax_skew.models.layers import Conv
 

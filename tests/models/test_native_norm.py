@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_skew.models import native, native_norm
+from fedjax_skew import native
+from fedjax_skew.models import native_norm
 from fedjax_skew.models.norm import Norm
 
 ROWS, CHANNELS = 5, 32

@@ -1,11 +1,12 @@
-// XLA's custom calls: a convolution and its two gradients, the same with pooling and ReLU, and batch
-// normalisation.
+// XLA's custom calls: a convolution and its two gradients, the same with pooling and ReLU, batch
+// normalisation, and AutoAugment's operations.
 //
-// Arrays are float32 with the layouts of flax.linen; additional leading axes are batches of
+// Arrays of networks are float32 with the layouts of flax.linen; additional leading axes are batches of
 // independent operations, as `vmap` makes them. A call runs on the thread of its device.
 //
 // Without pooling, features are multiples of 16, and for the gradient of images also channels.
 
+#include "autoaugment.h"
 #include "direct.h"
 #include "norm.h"
 #include "pooled.h"
@@ -198,6 +199,30 @@ ffi::Error NormGradient(Array x, Where where, Array scale, Array bias, Array mea
   return ffi::Error::Success();
 }
 
+using Bytes = ffi::Buffer<ffi::U8>;
+
+// Applies operations [..., N] with their magnitudes to images [..., height, width, channels].
+template <int kChannels>
+void AugmentAll(Bytes x, ffi::Buffer<ffi::S32> operation, Array magnitude, uint8_t* out) {
+  const auto shape = x.dimensions();
+  const int64_t height = shape[shape.size() - 3], width = shape[shape.size() - 2];
+  const int64_t bytes = height * width * kChannels, steps = operation.dimensions().back();
+  float* buffer = Buffer(AugmenterFloats(height, width));
+  std::memcpy(out, x.typed_data(), x.element_count());
+  for (int64_t n = 0; n * bytes < x.element_count(); ++n) {
+    Augmenter<kChannels> augmenter(out + n * bytes, height, width, buffer);
+    for (int64_t i = n * steps; i < (n + 1) * steps; ++i)
+      augmenter.Apply(operation.typed_data()[i], magnitude.typed_data()[i]);
+  }
+}
+
+ffi::Error AutoAugment(Bytes x, ffi::Buffer<ffi::S32> operation, Array magnitude,
+                       ffi::Result<Bytes> out) {
+  const auto run = x.dimensions().back() == 1 ? AugmentAll<1> : AugmentAll<3>;
+  run(x, operation, magnitude, out->typed_data());
+  return ffi::Error::Success();
+}
+
 auto Binding() {
   return ffi::Ffi::Bind()
       .Arg<Array>()
@@ -271,5 +296,11 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_kernel_gradient, ConvPoolKernelGradient,
                               PoolKernelBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm, Norm, NormBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm_gradient, NormGradient, NormGradientBinding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(autoaugment, AutoAugment,
+                              ffi::Ffi::Bind()
+                                  .Arg<Bytes>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<Array>()
+                                  .Ret<Bytes>());
 
 }  // namespace fedjax_skew

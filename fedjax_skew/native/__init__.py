@@ -1,4 +1,6 @@
-"""Convolutions and batch normalisation in C++, compiled for this machine's CPU on first use.
+"""C++ kernels for CPUs, compiled for this machine on first use.
+
+They compute convolutions, batch normalisation and AutoAugment.
 
 The library is kept in ``$FEDJAX_SKEW_CACHE`` or ``~/.cache/fedjax_skew``, under a name that depends
 on the sources, the compiler, the processor and the version of jaxlib. ``$CXX`` selects the
@@ -29,9 +31,10 @@ TARGETS = (
     "conv_pool_kernel_gradient",
     "batch_norm",
     "batch_norm_gradient",
+    "autoaugment",
 )
 
-_SOURCES = ("kernels.cc", "direct.h", "norm.h", "pooled.h", "simd.h", "winograd.h")
+_SOURCES = ("kernels.cc", "autoaugment.h", "direct.h", "norm.h", "pooled.h", "simd.h", "winograd.h")
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -56,8 +59,8 @@ def _register() -> dict[str, str]:
         key, path = _library()
     except (_Unavailable, OSError) as error:
         logging.warning(
-            "Convolutions and batch normalisation use slower operations of XLA, because their C++ "
-            "kernels cannot be compiled: %s",
+            "Convolutions, batch normalisation and AutoAugment use slower operations of XLA, "
+            "because their C++ kernels cannot be compiled: %s",
             error,
         )
         return {}
