@@ -152,6 +152,7 @@ def _tiny(name: str, hparams: tuple, cohort: int, server: int) -> tuple[flops.Co
     """Counts a round on a tiny problem; returns it with the size of a client's state in models."""
     config = default_config()
     config.method, config.model, config.partition = name, "mlp", "iid"
+    config.conv_impl = "xla"  # Compiled kernels are not counted.
     config.num_clients, config.rounds = cohort, 10_000
     config.clients_per_chunk, config.num_devices = cohort, 1
     config.server_data.labelled = config.server_data.unlabelled = server / _TINY_SAMPLES

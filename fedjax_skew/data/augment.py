@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_skew import native
 from fedjax_skew.data import autoaugment
 from fedjax_skew.errors import unknown
 
@@ -25,44 +26,43 @@ def names() -> dict[str, str]:
     return dict(_NAMES)
 
 
-def random_crop(x: Array, key: Array, padding: int = 4) -> Array:
-    """Shifts every image by up to ``padding`` pixels in each direction, padding with zeros.
+def crop_flip(
+    x: Array, crop_key: Array, flip_key: Array, *, padding: int = 4, sequential: bool = False
+) -> Array:
+    """Shifts every image by up to ``padding`` pixels and mirrors it with probability 1/2.
 
     Args:
         x: ``[B, H, W, C]``.
-        key: a PRNG key.
-        padding: largest shift.
+        crop_key: a PRNG key for the shifts.
+        flip_key: a PRNG key for which images are mirrored.
+        padding: largest shift in each direction; pixels from outside of the image are zero.
+        sequential: whether images are processed one after the other, which is faster on a CPU: by a
+            compiled kernel for uint8 with one or three channels, otherwise by operations of XLA.
 
     Returns:
         Images of the same shape, each a window of the padded image.
     """
+    corners = jax.random.randint(crop_key, (x.shape[0], 2), 0, 2 * padding + 1)
+    flips = jax.random.bernoulli(flip_key, shape=x.shape[:1])
+    if sequential and x.dtype == jnp.uint8 and x.shape[-1] in (1, 3) and native.available():
+        out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        call = jax.ffi.ffi_call(native.target("crop_flip"), out, vmap_method="broadcast_all")
+        return call(x, corners - padding, flips)
     around = (padding, padding)
     padded = jnp.pad(x, ((0, 0), around, around, (0, 0)))
-    corners = jax.random.randint(key, (x.shape[0], 2), 0, 2 * padding + 1)
 
     def crop(image: Array, corner: Array) -> Array:
         return lax.dynamic_slice(image, (corner[0], corner[1], 0), x.shape[1:])
 
-    return jax.vmap(crop)(padded, corners)
+    def flip(image: Array, mirrored: Array) -> Array:
+        return jnp.where(mirrored, image[:, ::-1], image)
 
-
-def random_flip(x: Array, key: Array, *, sequential: bool = False) -> Array:
-    """Mirrors every image left to right with probability 1/2.
-
-    Args:
-        x: ``[B, H, W, C]``.
-        key: a PRNG key.
-        sequential: whether to process one image after the other. On a CPU, XLA otherwise merges
-            this with the operations that use the images, which then read pixels out of order.
-    """
-
-    def one(image: Array, flip: Array) -> Array:
-        return jnp.where(flip, image[:, ::-1], image)
-
-    flips = jax.random.bernoulli(key, shape=x.shape[:1])
+    cropped = jax.vmap(crop)(padded, corners)
     if sequential:
-        return lax.map(lambda pair: one(*pair), (x, flips))
-    return jax.vmap(one)(x, flips)
+        # XLA otherwise merges this with the operations that use the images, which then read pixels
+        # out of order.
+        return lax.map(lambda pair: flip(*pair), (cropped, flips))
+    return jax.vmap(flip)(cropped, flips)
 
 
 def augment(name: str, x: Array, key: Array, *, sequential: bool = False) -> Array:
@@ -87,7 +87,7 @@ def augment(name: str, x: Array, key: Array, *, sequential: bool = False) -> Arr
     crop_key, flip_key, policy_key = jax.random.split(key, 3)
     if name == "autoaugment":
         autoaugment.check_images(x)
-    x = random_flip(random_crop(x, crop_key), flip_key, sequential=sequential)
+    x = crop_flip(x, crop_key, flip_key, sequential=sequential)
     if name == "autoaugment":
         x = autoaugment.cifar_policy(x, policy_key, sequential=sequential)
     return x

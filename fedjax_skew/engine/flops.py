@@ -1,4 +1,4 @@
-"""Counting the operations and bytes of traced programs (jaxprs)."""
+"""Counting the operations and bytes of traced programs (jaxprs) without compiled kernels."""
 
 import math
 from typing import Any, NamedTuple
@@ -39,21 +39,11 @@ def _operations(name: str, eqn: Any) -> float:
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
         return 2.0 * out * math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
-    if name == "ffi_call":
-        return _native_operations(eqn)
     if name == "conv_general_dilated":
         kernel = eqn.invars[1].aval.shape
         features = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
         return 2.0 * out * math.prod(kernel) / features
     return float(out)
-
-
-def _native_operations(eqn: Any) -> float:
-    """Counts a convolution of ``native``, or the plain sum that it replaces."""
-    a, b, out = (v.aval for v in (*eqn.invars, eqn.outvars[0]))
-    name = eqn.params["target_name"]
-    result, kernel = (out, b) if "_conv_" in name else (b, out) if "_kernel_" in name else (a, b)
-    return 2.0 * result.size * math.prod(kernel.shape[-4:-1])
 
 
 def intermediate_bytes(jaxpr: Any) -> int:

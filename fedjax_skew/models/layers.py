@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_skew.models import grouped, native_conv
+from fedjax_skew.models import grouped, native_conv, native_dense
 from fedjax_skew.models.conv import Padding, check_size, choose, conv_patches, explicit_padding
 from fedjax_skew.models.conv_pool import conv_pool_relu
 
@@ -88,6 +88,12 @@ class Conv(nn.Module):
         y = y + bias if self.use_bias else y
         # The ReLU of the maximum equals the maximum of the ReLUs and needs a quarter of the work.
         return nn.relu(max_pool(y)) if self.pool_relu else y
+
+
+def dense(features: int, *, impl: str, **options: Any) -> nn.Dense:
+    """Returns a ``flax.linen.Dense`` whose product suits an implementation of convolutions."""
+    product = native_dense.dot_general if impl == "native" else None
+    return nn.Dense(features, dot_general=product, **options)
 
 
 def _windows(x: Array, window: int) -> Array:

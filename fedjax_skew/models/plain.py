@@ -13,6 +13,7 @@ from fedjax_skew.models.layers import (
     Conv,
     Padding,
     collects_blocks,
+    dense,
     max_pool,
     sow_block,
     torch_uniform,
@@ -71,7 +72,7 @@ class Plain(nn.Module):
         padding: padding of all convolutions.
         norm: normalisation after each convolution: ``"batch"``, ``"group"`` or ``"none"``.
             Convolutions have a bias only without normalisation.
-        conv_impl: implementation of the convolutions.
+        conv_impl: implementation of the convolutions and of the gradients of dense layers.
         dtype: dtype of the computation.
         remat: whether to recompute the convolution blocks in the backward pass.
         conv_init: initialiser of the convolution kernels.
@@ -107,8 +108,13 @@ class Plain(nn.Module):
             )(x, train, where)
         x = x.reshape(x.shape[0], -1)
         for n, width in enumerate(self.dense):
-            layer = nn.Dense(width, dtype=self.dtype, kernel_init=self.dense_init, name=f"dense{n}")
-            x = layer(x)
+            x = dense(
+                width,
+                impl=self.conv_impl,
+                dtype=self.dtype,
+                kernel_init=self.dense_init,
+                name=f"dense{n}",
+            )(x)
             sow_block(self, x)
             x = nn.relu(x)
         return x

@@ -1,6 +1,6 @@
 """C++ kernels for CPUs, compiled for this machine on first use.
 
-They compute convolutions, batch normalisation and AutoAugment.
+They compute convolutions, gradients of dense layers, batch normalisation, and augmentations.
 
 The library is kept in ``$FEDJAX_SKEW_CACHE`` or ``~/.cache/fedjax_skew``, under a name that depends
 on the sources, the compiler, the processor and the version of jaxlib. ``$CXX`` selects the
@@ -29,12 +29,25 @@ TARGETS = (
     "conv_pool",
     "conv_pool_image_gradient",
     "conv_pool_kernel_gradient",
+    "dense_gradient",
     "batch_norm",
     "batch_norm_gradient",
+    "crop_flip",
     "autoaugment",
 )
 
-_SOURCES = ("kernels.cc", "autoaugment.h", "direct.h", "norm.h", "pooled.h", "simd.h", "winograd.h")
+_SOURCES = (
+    "kernels.cc",
+    "autoaugment.h",
+    "crop_flip.h",
+    "dense.h",
+    "direct.h",
+    "norm.h",
+    "pooled.h",
+    "pooled_pixels.h",
+    "simd.h",
+    "winograd.h",
+)
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -59,7 +72,7 @@ def _register() -> dict[str, str]:
         key, path = _library()
     except (_Unavailable, OSError) as error:
         logging.warning(
-            "Convolutions, batch normalisation and AutoAugment use slower operations of XLA, "
+            "Convolutions, batch normalisation and augmentations use slower operations of XLA, "
             "because their C++ kernels cannot be compiled: %s",
             error,
         )

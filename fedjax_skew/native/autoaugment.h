@@ -33,10 +33,11 @@ constexpr int kLevels = 256;
 
 typedef float Floats __attribute__((vector_size(16)));
 typedef int32_t Ints __attribute__((vector_size(16)));
+typedef uint8_t PixelBytes __attribute__((vector_size(4)));
 
 // Returns the size of a buffer for Augmenter.
 inline int64_t AugmenterFloats(int64_t height, int64_t width) {
-  return 4 * (height + 2) * (width + 2);
+  return 4 * (height + 2) * (width + 2) + 3 * width;
 }
 
 // Pixels [height, width, kChannels] in place, and a buffer for copies of them.
@@ -79,24 +80,34 @@ class Augmenter {
     const int64_t height = height_, width = width_, down = 4 * (width + 2);
     const float* __restrict from = buffer_;
     uint8_t* __restrict out = pixels_;
+    float* __restrict right_parts = buffer_ + (height + 2) * down;
+    float* __restrict bottom_parts = right_parts + width;
+    int32_t* __restrict places = reinterpret_cast<int32_t*>(bottom_parts + width);
     for (int64_t row = 0; row < height; ++row) {
       const float y = row + 0.5f - 0.5f * height;
-      for (int64_t column = 0; column < width; ++column, out += kChannels) {
+      for (int column = 0; column < width; ++column) {
         const float x = column + 0.5f - 0.5f * width;
         const float from_x = xx * x + xy * y + x0 + 0.5f * width;
         const float from_y = yx * x + yy * y + y0 + 0.5f * height;
-        if (!(from_x >= 0 && from_x < width && from_y >= 0 && from_y < height)) {
+        const bool inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height);
+        // One more than the floor of from_x - 0.5, because of the padding.
+        const int left = static_cast<int>(from_x + 0.5f), top = static_cast<int>(from_y + 0.5f);
+        right_parts[column] = from_x + 0.5f - left;
+        bottom_parts[column] = from_y + 0.5f - top;
+        places[column] = inside ? top * static_cast<int>(down) + 4 * left : -1;
+      }
+      for (int64_t column = 0; column < width; ++column, out += kChannels) {
+        if (places[column] < 0) {
           std::memset(out, 0, kChannels);
           continue;
         }
-        // One more than the floor of from_x - 0.5, because of the padding.
-        const int left = static_cast<int>(from_x + 0.5f), top = static_cast<int>(from_y + 0.5f);
-        const float right_part = from_x + 0.5f - left, bottom_part = from_y + 0.5f - top;
-        const float* p = from + top * down + 4 * left;
-        const Floats upper = Mix(Pixel(p), Pixel(p + 4), right_part);
-        const Floats lower = Mix(Pixel(p + down), Pixel(p + down + 4), right_part);
-        const Ints mixed = __builtin_convertvector(Mix(upper, lower, bottom_part), Ints);
-        for (int c = 0; c < kChannels; ++c) out[c] = mixed[c];
+        const float* p = from + places[column];
+        const Floats upper = Mix(Pixel(p), Pixel(p + 4), right_parts[column]);
+        const Floats lower = Mix(Pixel(p + down), Pixel(p + down + 4), right_parts[column]);
+        const Ints mixed =
+            __builtin_convertvector(Mix(upper, lower, bottom_parts[column]), Ints);
+        const PixelBytes bytes = __builtin_convertvector(mixed, PixelBytes);
+        std::memcpy(out, &bytes, kChannels);
       }
     }
   }
@@ -122,39 +133,44 @@ class Augmenter {
     return pixel;
   }
 
-  // Maps every grey level by the operation's table.
   void Recolour(int operation, float magnitude) {
-    uint8_t tables[kChannels][kLevels];
     const float centre = operation == kContrast ? MeanGrey() : 0;
     const float cut = std::exp2(8 - std::nearbyint(magnitude));
+    switch (operation) {
+      case kAutoContrast:
+      case kEqualize:
+        return MapChannels(operation);
+      case kInvert:
+        return Map([](float level) { return 255 - level; });
+      case kSolarize:
+        return Map([=](float level) { return level < magnitude ? level : 255 - level; });
+      case kPosterize:
+        return Map([=](float level) { return static_cast<int>(level / cut) * cut; });
+      default:  // Contrast and brightness.
+        return Map([=](float level) { return Mix<float>(centre, level, magnitude); });
+    }
+  }
+
+  template <typename Function>
+  void Map(Function function) {
+    const int64_t n = size();
+    uint8_t* __restrict out = pixels_;
+    for (int64_t i = 0; i < n; ++i) out[i] = Clip(function(out[i]));
+  }
+
+  // Maps the grey levels of each channel by a table.
+  void MapChannels(int operation) {
+    uint8_t tables[kChannels][kLevels];
     for (int c = 0; c < kChannels; ++c) {
-      uint8_t* table = tables[c];
       if (operation == kEqualize) {
-        Equalize(c, table);
+        Equalize(c, tables[c]);
         continue;
       }
-      int low = 0, high = 0;
-      if (operation == kAutoContrast) Range(c, &low, &high);
-      for (int level = 0; level < kLevels; ++level) {
-        float value = level;
-        switch (operation) {
-          case kAutoContrast:
-            if (high > low) value = std::floor((level - low) * 255.0f / (high - low));
-            break;
-          case kInvert:
-            value = 255 - level;
-            break;
-          case kSolarize:
-            value = level < magnitude ? level : 255 - level;
-            break;
-          case kPosterize:
-            value = std::floor(level / cut) * cut;
-            break;
-          default:  // Contrast and brightness.
-            value = Mix<float>(centre, level, magnitude);
-        }
-        table[level] = Clip(value);
-      }
+      int low, high;
+      Range(c, &low, &high);
+      for (int level = 0; level < kLevels; ++level)
+        tables[c][level] =
+            Clip(high > low ? std::floor((level - low) * 255.0f / (high - low)) : level);
     }
     for (int64_t i = 0; i < size(); i += kChannels)
       for (int c = 0; c < kChannels; ++c) pixels_[i + c] = tables[c][pixels_[i + c]];

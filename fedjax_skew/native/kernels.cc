@@ -1,5 +1,6 @@
-// XLA's custom calls: a convolution and its two gradients, the same with pooling and ReLU, batch
-// normalisation, and AutoAugment's operations.
+// XLA's custom calls: a convolution and its two gradients, the same with pooling and ReLU, the
+// gradient of a dense layer's weights, batch normalisation, crop and flip, and AutoAugment's
+// operations.
 //
 // Arrays of networks are float32 with the layouts of flax.linen; additional leading axes are batches of
 // independent operations, as `vmap` makes them. A call runs on the thread of its device.
@@ -7,9 +8,12 @@
 // Without pooling, features are multiples of 16, and for the gradient of images also channels.
 
 #include "autoaugment.h"
+#include "crop_flip.h"
+#include "dense.h"
 #include "direct.h"
 #include "norm.h"
 #include "pooled.h"
+#include "pooled_pixels.h"
 #include "winograd.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -126,11 +130,12 @@ ffi::Error ConvPool(Array x, Array kernel, Array bias, int64_t top, int64_t left
   int64_t batch;
   const Shape s =
       MakeShape(x.dimensions(), kernel.dimensions(), y->dimensions(), 1, top, left, &batch);
-  float* buffer = Buffer(PooledConvFloats(s));
+  const auto run = s.features > 8 ? PooledConv : s.size == 3 ? PixelConv<3> : PixelConv<5>;
+  float* buffer = Buffer(std::max(PooledConvFloats(s), PixelConvFloats(s)));
   for (int64_t n = 0; n < batch; ++n)
-    PooledConv(x.typed_data() + n * Images(s), kernel.typed_data() + n * Kernel(s),
-               bias.typed_data() + n * s.features, s, buffer, y->typed_data() + n * Results(s),
-               holder->typed_data() + n * Results(s));
+    run(x.typed_data() + n * Images(s), kernel.typed_data() + n * Kernel(s),
+        bias.typed_data() + n * s.features, s, buffer, y->typed_data() + n * Results(s),
+        holder->typed_data() + n * Results(s));
   return ffi::Error::Success();
 }
 
@@ -199,7 +204,34 @@ ffi::Error NormGradient(Array x, Where where, Array scale, Array bias, Array mea
   return ffi::Error::Success();
 }
 
+ffi::Error DenseWeights(Array x, Array dy, Result out) {
+  const auto left = x.dimensions(), right = dy.dimensions();
+  const size_t n = left.size() - 2;
+  const DenseShape s = {left[n], left[n + 1], right[n + 1]};
+  const int64_t batch = out->element_count() / std::max<int64_t>(1, s.inputs * s.outputs);
+  float* buffer = Buffer(DenseFloats(s));
+  for (int64_t i = 0; i < batch; ++i)
+    DenseGradient(x.typed_data() + i * s.rows * s.inputs, dy.typed_data() + i * s.rows * s.outputs,
+                  s, buffer, out->typed_data() + i * s.inputs * s.outputs);
+  return ffi::Error::Success();
+}
+
 using Bytes = ffi::Buffer<ffi::U8>;
+
+// Shifts images [..., height, width, channels] by pixels [..., 2], and mirrors them.
+ffi::Error CropFlipAll(Bytes x, ffi::Buffer<ffi::S32> shifts, ffi::Buffer<ffi::PRED> flips,
+                       ffi::Result<Bytes> out) {
+  const auto shape = x.dimensions();
+  const int64_t height = shape[shape.size() - 3], width = shape[shape.size() - 2];
+  const int64_t bytes = height * width * shape.back();
+  const auto run = shape.back() == 1 ? CropFlip<1> : CropFlip<3>;
+  for (int64_t n = 0; n < static_cast<int64_t>(flips.element_count()); ++n) {
+    const int32_t* shift = shifts.typed_data() + 2 * n;
+    run(x.typed_data() + n * bytes, height, width, shift[0], shift[1], flips.typed_data()[n],
+        out->typed_data() + n * bytes);
+  }
+  return ffi::Error::Success();
+}
 
 // Applies operations [..., N] with their magnitudes to images [..., height, width, channels].
 template <int kChannels>
@@ -296,6 +328,14 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_kernel_gradient, ConvPoolKernelGradient,
                               PoolKernelBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm, Norm, NormBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm_gradient, NormGradient, NormGradientBinding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dense_gradient, DenseWeights,
+                              ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(crop_flip, CropFlipAll,
+                              ffi::Ffi::Bind()
+                                  .Arg<Bytes>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::PRED>>()
+                                  .Ret<Bytes>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(autoaugment, AutoAugment,
                               ffi::Ffi::Bind()
                                   .Arg<Bytes>()

@@ -34,12 +34,8 @@ inline void PadPlanes(const float* x, const Shape& s, float* out) {
     }
 }
 
-// Returns the number of features in a vector of the kernel that the forward pass reads.
-inline int64_t FeatureLanes(const Shape& s) { return s.features <= 8 ? 8 : kLanes; }
-
 inline int64_t PaddedFeatures(const Shape& s) {
-  const int64_t lanes = FeatureLanes(s);
-  return (s.features + lanes - 1) / lanes * lanes;
+  return (s.features + kLanes - 1) / kLanes * kLanes;
 }
 
 // One row of windows on padded planes, with a padded kernel [channels, size, size, features].
@@ -52,6 +48,24 @@ struct WindowRow {
   int8_t* holder;
 };
 
+typedef decltype(Vector{} > Vector{}) Positions;
+
+// Returns relu(max(pixels) + bias) and writes the position of the maximum.
+inline Vector PoolPixels(const Vector (&pixels)[4], Vector bias, Positions* holder) {
+  Vector most = pixels[0];
+  Positions at{};
+  for (int place = 1; place < 4; ++place) {
+    const Vector pixel = pixels[place];
+    const Positions larger = (pixel > most) | (pixel != pixel);  // A result that is NaN stays.
+    most = larger ? pixel : most;
+    at = larger ? Positions{} + place : at;
+  }
+  most += bias;
+  const Positions inactive = most <= 0;
+  *holder = inactive ? Positions{} - 1 : at;
+  return inactive ? Vector{} : most;
+}
+
 // GCC would keep pixels for the next entry of the kernel in the registers of the sums.
 #if defined(__GNUC__) && !defined(__clang__)
 #define FEDJAX_SKEW_KEEP_SUMS __attribute__((optimize("no-predictive-commoning")))
@@ -59,20 +73,18 @@ struct WindowRow {
 #define FEDJAX_SKEW_KEEP_SUMS
 #endif
 
-template <typename V, int kWindows>
+template <int kWindows>
 FEDJAX_SKEW_KEEP_SUMS void PoolPart(const WindowRow& r, int64_t first, int64_t f) {
-  constexpr int lanes = sizeof(V) / 4;
-  typedef decltype(V{} > V{}) Mask;
   const Shape& s = r.s;
   const int64_t width = WindowsWidth(s), step = PaddedFeatures(s);
-  V sum[kWindows][4] = {};
+  Vector sum[kWindows][4] = {};
   const float* kernel = r.kernel + f;
   for (int64_t c = 0; c < s.channels; ++c)
     for (int64_t i = 0; i < s.size; ++i) {
       const float* x0 = r.planes + (c * WindowsHeight(s) + i) * width + 2 * first;
       const float* x1 = x0 + width;
       for (int64_t j = 0; j < s.size; ++j, ++x0, ++x1, kernel += step) {
-        const V weights = *reinterpret_cast<const V*>(kernel);
+        const Vector weights = Load(kernel);
         for (int n = 0; n < kWindows; ++n) {
           sum[n][0] += x0[2 * n] * weights;
           sum[n][1] += x0[2 * n + 1] * weights;
@@ -81,43 +93,33 @@ FEDJAX_SKEW_KEEP_SUMS void PoolPart(const WindowRow& r, int64_t first, int64_t f
         }
       }
     }
-  const int64_t count = std::min<int64_t>(lanes, s.features - f);
-  const V bias = *reinterpret_cast<const V*>(r.bias + f);
+  const int64_t count = std::min<int64_t>(kLanes, s.features - f);
   for (int n = 0; n < kWindows; ++n) {
-    V most = sum[n][0];
-    Mask holder{};
-    for (int place = 1; place < 4; ++place) {
-      const V pixel = sum[n][place];
-      const Mask larger = (pixel > most) | (pixel != pixel);  // A result that is not finite stays.
-      most = larger ? pixel : most;
-      holder = larger ? Mask{} + place : holder;
-    }
-    most += bias;
-    const Mask inactive = most <= 0;
-    most = inactive ? V{} : most;
-    holder = inactive ? Mask{} - 1 : holder;
+    Positions holder;
+    const Vector y =
+        PoolPixels({sum[n][0], sum[n][1], sum[n][2], sum[n][3]}, Load(r.bias + f), &holder);
     const int64_t at = (first + n) * s.features + f;
-    std::memcpy(r.y + at, &most, 4 * count);
+    std::memcpy(r.y + at, &y, 4 * count);
     for (int64_t lane = 0; lane < count; ++lane) r.holder[at + lane] = holder[lane];
   }
 }
 
-template <typename V, int kWindows>
+template <int kWindows>
 void PoolRow(const WindowRow& r) {
   const int64_t columns = r.s.columns;
   for (int64_t begin = 0; begin < columns; begin += kWindows) {
     const int64_t first = std::max<int64_t>(0, std::min(begin, columns - kWindows));
-    for (int64_t f = 0; f < r.s.features; f += sizeof(V) / 4) PoolPart<V, kWindows>(r, first, f);
+    for (int64_t f = 0; f < r.s.features; f += kLanes) PoolPart<kWindows>(r, first, f);
   }
 }
 
 // The last group of windows overlaps the one before it. `windows` is the size of the groups.
-template <typename V, int kWindows = kMaxRows / 2>
+template <int kWindows = kMaxRows / 2>
 void PoolRow(const WindowRow& r, int64_t windows) {
   if (windows == kWindows) {
-    PoolRow<V, kWindows>(r);
+    PoolRow<kWindows>(r);
   } else if constexpr (kWindows > 1) {
-    PoolRow<V, kWindows - 1>(r, windows);
+    PoolRow<kWindows - 1>(r, windows);
   }
 }
 
@@ -138,18 +140,11 @@ inline void PooledConv(const float* x, const float* kernel, const float* bias, c
                   weights + (c * taps + t) * features);
   std::copy_n(bias, s.features, shift);
   const int64_t group = GroupSize(s.columns, kMaxRows / 2, kMinRows / 2);
-  typedef float Eight __attribute__((vector_size(32), aligned(4)));
   for (int64_t n = 0; n < s.images; ++n) {
     PadPlanes(x + n * s.height * s.width * s.channels, s, planes);
     for (int64_t h = 0; h < s.rows; ++h) {
       const int64_t at = (n * s.rows + h) * s.columns * s.features;
-      const WindowRow row = {planes + 2 * h * WindowsWidth(s), weights, shift, s, y + at,
-                             holder + at};
-      if (FeatureLanes(s) == 8) {
-        PoolRow<Eight>(row, group);
-      } else {
-        PoolRow<Vector>(row, group);
-      }
+      PoolRow({planes + 2 * h * WindowsWidth(s), weights, shift, s, y + at, holder + at}, group);
     }
   }
 }
@@ -157,69 +152,79 @@ inline void PooledConv(const float* x, const float* kernel, const float* bias, c
 // A pixel that holds the maximum of a window: where its convolution starts in a padded image, and
 // the gradient of the result.
 struct Active {
-  int64_t start;
+  int32_t start;
   float gradient;
 };
 
 inline int64_t Vectors(int64_t floats) { return (floats + kLanes - 1) / kLanes; }
 
 // sums[i, k] += sum over active pixels of x[row i, k] gradient, for kVectors vectors of adjacent k.
+// Pixels at even and odd places have sums of their own, so that fewer additions wait for others.
 template <int kSize, int kVectors>
 void AddActive(const float* x, int64_t x_row, const Active* active, int64_t count, float* sums,
                int64_t step) {
-  Vector sum[kSize][kVectors];
+  constexpr int kParts = kVectors == 1 ? 2 : 1;
+  Vector sum[kParts][kSize][kVectors] = {};
+  for (int64_t n = 0; n < count; n += kParts)
+    for (int part = 0; part < kParts; ++part) {
+      const float* from = x + active[n + part].start;
+      for (int i = 0; i < kSize; ++i)
+        for (int v = 0; v < kVectors; ++v)
+          sum[part][i][v] += active[n + part].gradient * Load(from + i * x_row + v * kLanes);
+    }
   for (int i = 0; i < kSize; ++i)
-    for (int v = 0; v < kVectors; ++v) sum[i][v] = Load(sums + i * step + v * kLanes);
-  for (int64_t n = 0; n < count; ++n) {
-    const float* from = x + active[n].start;
-    for (int i = 0; i < kSize; ++i)
-      for (int v = 0; v < kVectors; ++v)
-        sum[i][v] += active[n].gradient * Load(from + i * x_row + v * kLanes);
-  }
-  for (int i = 0; i < kSize; ++i)
-    for (int v = 0; v < kVectors; ++v) Store(sums + i * step + v * kLanes, sum[i][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      Vector total = Load(sums + i * step + v * kLanes);
+      for (int part = 0; part < kParts; ++part) total += sum[part][i][v];
+      Store(sums + i * step + v * kLanes, total);
+    }
 }
 
 inline int64_t PooledKernelGradientFloats(const Shape& s) {
-  const int64_t windows = s.rows * s.columns;
+  const int64_t actives = s.features * (s.rows * s.columns + 1);
   return s.features * s.size * Vectors(s.size * s.channels) * kLanes +
          WindowsHeight(s) * WindowsWidth(s) * s.channels + 2 * kLanes +
-         windows * static_cast<int64_t>(sizeof(Active)) / 4;
+         (actives * static_cast<int64_t>(sizeof(Active)) + s.features * 8) / 4;
 }
 
 template <int kSize>
 void PooledKernelGradient(const float* x, const int8_t* holder, const float* dy, const Shape& s,
                           float* buffer, float* dkernel, float* dbias) {
-  const int64_t windows = s.rows * s.columns, entries = kSize * s.channels;
+  const int64_t entries = kSize * s.channels, most = s.rows * s.columns + 1;
   const int64_t vectors = Vectors(entries), step = vectors * kLanes;
   const int64_t width = WindowsWidth(s), x_row = width * s.channels;
-  Active* active = reinterpret_cast<Active*>(buffer);
-  float* sums = reinterpret_cast<float*>(active + windows);  // [features, kSize, step]
+  int64_t* counts = reinterpret_cast<int64_t*>(buffer);           // [features]
+  Active* active = reinterpret_cast<Active*>(counts + s.features);  // [features, most]
+  float* sums = reinterpret_cast<float*>(active + s.features * most);  // [features, kSize, step]
   float* padded = sums + s.features * kSize * step;
   const int64_t floats = WindowsHeight(s) * x_row;
+  const int32_t offsets[] = {0, static_cast<int32_t>(s.channels), static_cast<int32_t>(x_row),
+                             static_cast<int32_t>(x_row + s.channels)};
   std::fill(sums, padded + floats + kLanes, 0.0f);
   std::fill(dbias, dbias + s.features, 0.0f);
   for (int64_t n = 0; n < s.images; ++n) {
     Pad(x + n * s.height * s.width * s.channels, s.height, s.width, s.channels, s.top, s.left,
         WindowsHeight(s), width, padded);
-    for (int64_t f = 0; f < s.features; ++f) {
-      int64_t count = 0, at = n * windows * s.features + f;
-      for (int64_t h = 0; h < s.rows; ++h)
-        for (int64_t w = 0; w < s.columns; ++w, at += s.features) {
-          const int64_t place = holder[at];
-          active[count] = {(2 * h + (place >> 1)) * x_row + (2 * w + (place & 1)) * s.channels,
-                           dy[at]};
-          count += place >= 0;
+    std::fill(counts, counts + s.features, 0);
+    for (int64_t h = 0; h < s.rows; ++h)
+      for (int64_t w = 0; w < s.columns; ++w, holder += s.features, dy += s.features) {
+        const int32_t start = 2 * (h * x_row + w * s.channels);
+        for (int64_t f = 0; f < s.features; ++f) {
+          const int place = holder[f];
+          active[f * most + counts[f]] = {start + offsets[place & 3], dy[f]};
+          counts[f] += place >= 0;
+          dbias[f] += place >= 0 ? dy[f] : 0.0f;
         }
-      float part[4] = {};  // Four sums, because one would wait for each addition.
-      for (int64_t i = 0; i < count; ++i) part[i % 4] += active[i].gradient;
-      dbias[f] += part[0] + part[1] + part[2] + part[3];
+      }
+    for (int64_t f = 0; f < s.features; ++f) {
+      Active* mine = active + f * most;
+      mine[counts[f]] = {0, 0.0f};  // For an odd number.
       float* sum = sums + f * kSize * step;
       int64_t v = 0;
       for (; v + 2 <= vectors; v += 2)
-        AddActive<kSize, 2>(padded + v * kLanes, x_row, active, count, sum + v * kLanes, step);
+        AddActive<kSize, 2>(padded + v * kLanes, x_row, mine, counts[f], sum + v * kLanes, step);
       for (; v < vectors; ++v)
-        AddActive<kSize, 1>(padded + v * kLanes, x_row, active, count, sum + v * kLanes, step);
+        AddActive<kSize, 1>(padded + v * kLanes, x_row, mine, counts[f], sum + v * kLanes, step);
     }
   }
   for (int64_t i = 0; i < kSize; ++i)

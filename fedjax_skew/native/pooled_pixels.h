@@ -1,0 +1,122 @@
+// The forward pass of pooled.h for few features: vectors hold adjacent windows, not features.
+//
+// The even and the odd columns of an image are apart, so that each of the four pixels of adjacent
+// windows is a vector in memory.
+
+#ifndef FEDJAX_SKEW_POOLED_PIXELS_H_
+#define FEDJAX_SKEW_POOLED_PIXELS_H_
+
+#include <algorithm>
+
+#include "pooled.h"
+#include "simd.h"
+
+namespace fedjax_skew {
+
+// The number of features whose four sums fit in the registers.
+#ifdef __AVX512F__
+constexpr int kPixelFeatures = 6;
+#else
+constexpr int kPixelFeatures = 2;
+#endif
+
+// `rows` and `columns` of the shape are those of the pooled result.
+struct PixelPlanes {
+  explicit PixelPlanes(const Shape& s)
+      : height(2 * s.rows + s.size - 1),
+        width((s.columns + kLanes - 1) / kLanes * kLanes + s.size / 2 + 1) {}
+
+  int64_t height;
+  int64_t width;  // Of the even or the odd columns, with those that a vector reads beyond the last.
+};
+
+// Copies one image [height, width, channels] to padded planes [channels, rows, parity, columns].
+inline void PadPixels(const float* x, const Shape& s, const PixelPlanes& planes, float* out) {
+  std::fill(out, out + s.channels * planes.height * 2 * planes.width, 0.0f);
+  const int64_t last_row = std::min(s.height, planes.height - s.top);
+  const int64_t end = std::min(s.width + s.left, 2 * planes.width);
+  for (int64_t h = std::max<int64_t>(0, -s.top); h < last_row; ++h)
+    for (int64_t c = 0; c < s.channels; ++c)
+      for (int64_t parity = 0; parity < 2; ++parity) {
+        const int64_t begin = std::max<int64_t>(0, s.left) + parity;
+        const float* from = x + (h * s.width + begin - s.left) * s.channels + c;
+        float* to = out + ((c * planes.height + h + s.top) * 2 + (begin & 1)) * planes.width;
+        for (int64_t w = begin; w < end; w += 2, from += 2 * s.channels) to[w / 2] = *from;
+      }
+}
+
+// Computes adjacent windows of one row for kFeatures features. `x` is the first pixel of the first
+// window, `kernel` [channels, size, size, features] and `bias` start at the first feature.
+template <int kSize, int kFeatures>
+void PixelPart(const float* x, const float* kernel, const float* bias, const Shape& s,
+               const PixelPlanes& planes, int64_t count, float* y, int8_t* holder) {
+  const int64_t row = 2 * planes.width;
+  Vector sum[kFeatures][4] = {};
+  for (int64_t c = 0; c < s.channels; ++c)
+    for (int i = 0; i < kSize; ++i) {
+      const float* line = x + (c * planes.height + i) * row;
+      for (int j = 0; j < kSize; ++j, kernel += s.features) {
+        const float* left = line + (j & 1) * planes.width + j / 2;
+        const float* right = line + (~j & 1) * planes.width + (j + 1) / 2;
+        const Vector pixels[] = {Load(left), Load(right), Load(left + row), Load(right + row)};
+        for (int f = 0; f < kFeatures; ++f)
+          for (int place = 0; place < 4; ++place) sum[f][place] += kernel[f] * pixels[place];
+      }
+    }
+  float parts[kFeatures][kLanes];
+  Positions places[kFeatures];
+  for (int f = 0; f < kFeatures; ++f)
+    Store(parts[f], PoolPixels({sum[f][0], sum[f][1], sum[f][2], sum[f][3]}, Vector{} + bias[f],
+                               &places[f]));
+  for (int64_t n = 0; n < count; ++n, y += s.features, holder += s.features)
+    for (int f = 0; f < kFeatures; ++f) y[f] = parts[f][n], holder[f] = places[f][n];
+}
+
+// Computes all features, at most kFeatures at a time and as evenly as possible.
+template <int kSize, int kFeatures = kPixelFeatures>
+void PixelRow(const float* x, const float* kernel, const float* bias, const Shape& s,
+              const PixelPlanes& planes, int64_t group, float* y, int8_t* holder) {
+  if (group < kFeatures) {
+    if constexpr (kFeatures > 1)
+      PixelRow<kSize, kFeatures - 1>(x, kernel, bias, s, planes, group, y, holder);
+    return;
+  }
+  for (int64_t begin = 0; begin < s.features; begin += kFeatures) {
+    // The last features overlap those before them.
+    const int64_t f = std::min(begin, s.features - kFeatures);
+    for (int64_t w = 0; w < s.columns; w += kLanes)
+      PixelPart<kSize, kFeatures>(x + w, kernel + f, bias + f, s, planes,
+                                  std::min<int64_t>(kLanes, s.columns - w),
+                                  y + w * s.features + f, holder + w * s.features + f);
+  }
+}
+
+inline int64_t PixelConvFloats(const Shape& s) {
+  const PixelPlanes planes(s);
+  return s.channels * (planes.height * 2 * planes.width + s.size * s.size * s.features);
+}
+
+template <int kSize>
+void PixelConv(const float* x, const float* kernel, const float* bias, const Shape& s,
+               float* buffer, float* y, int8_t* holder) {
+  const PixelPlanes planes(s);
+  const int64_t taps = s.size * s.size, image = s.height * s.width * s.channels;
+  const int64_t parts = (s.features + kPixelFeatures - 1) / kPixelFeatures;
+  float *weights = buffer, *pixels = buffer + s.channels * taps * s.features;
+  for (int64_t t = 0; t < taps; ++t)
+    for (int64_t c = 0; c < s.channels; ++c)
+      std::copy_n(kernel + (t * s.channels + c) * s.features, s.features,
+                  weights + (c * taps + t) * s.features);
+  for (int64_t n = 0; n < s.images; ++n) {
+    PadPixels(x + n * image, s, planes, pixels);
+    for (int64_t h = 0; h < s.rows; ++h) {
+      const int64_t at = (n * s.rows + h) * s.columns * s.features;
+      PixelRow<kSize>(pixels + 4 * h * planes.width, weights, bias, s, planes,
+                      (s.features + parts - 1) / parts, y + at, holder + at);
+    }
+  }
+}
+
+}  // namespace fedjax_skew
+
+#endif  // FEDJAX_SKEW_POOLED_PIXELS_H_
