@@ -66,12 +66,29 @@ ffi::Error Conv(Array x, Array kernel, int64_t stride, int64_t top, int64_t left
   return ffi::Error::Success();
 }
 
-// Writes the kernel [size, size, features, channels] of the convolution that maps dy to dx.
-void Transpose(const float* kernel, const Shape& s, float* out) {
-  const int64_t pairs = s.channels * s.features;
-  for (int64_t p = s.size * s.size - 1; p >= 0; --p)
+// Writes the kernel as [size, size, features, channels], with its pixels in reverse order if `flip`.
+void Transpose(const float* kernel, const Shape& s, bool flip, float* out) {
+  const int64_t taps = s.size * s.size;
+  for (int64_t t = 0; t < taps; ++t) {
+    const float* from = kernel + (flip ? taps - 1 - t : t) * s.channels * s.features;
     for (int64_t f = 0; f < s.features; ++f)
-      for (int64_t c = 0; c < s.channels; ++c) *out++ = kernel[p * pairs + c * s.features + f];
+      for (int64_t c = 0; c < s.channels; ++c) *out++ = from[c * s.features + f];
+  }
+}
+
+template <int kSize>
+void WinogradImages(const float* dy, const float* kernel, const Shape& s, const Shape& back,
+                    float* dx) {
+  constexpr int kBlock = kTile + 1 - kSize;
+  float* transposed = Buffer(Kernel(s) + WinogradFloats(back));
+  float* rest = transposed + Kernel(s);
+  const bool fewer = Blocks<kBlock>(s).count < Blocks<kBlock>(back).count;
+  Transpose(kernel, s, !fewer, transposed);
+  if (fewer) {
+    WinogradImageGradient<kSize>(dy, transposed, s, rest, dx);
+  } else {
+    WinogradConv<kSize>(dy, transposed, back, rest, dx);
+  }
 }
 
 ffi::Error ImageGradient(Array dy, Array kernel, int64_t stride, int64_t top, int64_t left,
@@ -88,15 +105,10 @@ ffi::Error ImageGradient(Array dy, Array kernel, int64_t stride, int64_t top, in
     float* to = dx->typed_data() + n * Images(s);
     if (stride > 1 || !UseWinograd(back)) {
       DirectImageGradient(from, k, s, Buffer(DirectImageGradientFloats(s)), to);
-      continue;
-    }
-    float* transposed = Buffer(Kernel(s) + WinogradFloats(back));
-    float* rest = transposed + Kernel(s);
-    Transpose(k, s, transposed);
-    if (s.size == 3) {
-      WinogradConv<3>(from, transposed, back, rest, to);
+    } else if (s.size == 3) {
+      WinogradImages<3>(from, k, s, back, to);
     } else {
-      WinogradConv<5>(from, transposed, back, rest, to);
+      WinogradImages<5>(from, k, s, back, to);
     }
   }
   return ffi::Error::Success();
@@ -152,13 +164,23 @@ ffi::Error ConvPoolImageGradient(Array kernel, Places holder, Array dy, int64_t 
   return ffi::Error::Success();
 }
 
+// The sums of the entries must fit in the registers.
+auto ChooseKernelGradient(const Shape& s) {
+  if (s.features >= kLanes) {
+    if (s.size == 3 && s.channels == 1) return EntriesKernelGradient<3, 1>;
+    if (kLanes == 16 && s.size == 3 && s.channels == 3) return EntriesKernelGradient<3, 3>;
+    if (kLanes == 16 && s.size == 5 && s.channels == 1) return EntriesKernelGradient<5, 1>;
+  }
+  return s.size == 3 ? PooledKernelGradient<3> : PooledKernelGradient<5>;
+}
+
 ffi::Error ConvPoolKernelGradient(Array x, Places holder, Array dy, int64_t top, int64_t left,
                                   Result dkernel, Result dbias) {
   int64_t batch;
   const Shape s =
       MakeShape(x.dimensions(), dkernel->dimensions(), dy.dimensions(), 1, top, left, &batch);
-  const auto run = s.size == 3 ? PooledKernelGradient<3> : PooledKernelGradient<5>;
-  float* buffer = Buffer(PooledKernelGradientFloats(s));
+  const auto run = ChooseKernelGradient(s);
+  float* buffer = Buffer(std::max(PooledKernelGradientFloats(s), EntriesFloats(s)));
   for (int64_t n = 0; n < batch; ++n)
     run(x.typed_data() + n * Images(s), holder.typed_data() + n * Results(s),
         dy.typed_data() + n * Results(s), s, buffer, dkernel->typed_data() + n * Kernel(s),

@@ -233,6 +233,68 @@ void PooledKernelGradient(const float* x, const int8_t* holder, const float* dy,
         dkernel[(i * entries + k) * s.features + f] = sums[(f * kSize + i) * step + k];
 }
 
+// The same for kernels with few entries, by vectors of features: each entry has its own sum.
+inline int64_t EntriesFloats(const Shape& s) {
+  const int64_t entries = s.size * s.size * s.channels;
+  return WindowsHeight(s) * WindowsWidth(s) * s.channels +
+         Vectors(s.features) * kLanes * (entries + 1);
+}
+
+// Adds the windows of one image for the features of a vector to sums [entries + 1, kLanes]; the last
+// of them is the bias.
+template <int kSize, int kChannels>
+FEDJAX_SKEW_KEEP_SUMS void AddEntries(const float* padded, const int8_t* holder, const float* dy,
+                                      const Shape& s, float* sums) {
+  constexpr int kRow = kSize * kChannels, kEntries = kSize * kRow;
+  typedef int8_t Bytes __attribute__((vector_size(kLanes)));
+  const int64_t x_row = WindowsWidth(s) * kChannels;
+  Vector sum[kEntries], bias = Load(sums + kEntries * kLanes);
+  for (int e = 0; e < kEntries; ++e) sum[e] = Load(sums + e * kLanes);
+  for (int64_t h = 0; h < s.rows; ++h)
+    for (int64_t w = 0; w < s.columns; ++w, holder += s.features, dy += s.features) {
+      Bytes bytes;
+      std::memcpy(&bytes, holder, sizeof(bytes));
+      const Positions places = __builtin_convertvector(bytes, Positions);
+      const Vector gradient = Load(dy);
+      bias += places >= 0 ? gradient : Vector{};
+      for (int place = 0; place < 4; ++place) {
+        const Vector part = places == place ? gradient : Vector{};
+        const float* x =
+            padded + (2 * h + (place >> 1)) * x_row + (2 * w + (place & 1)) * kChannels;
+        for (int i = 0; i < kSize; ++i)
+          for (int k = 0; k < kRow; ++k) sum[i * kRow + k] += x[i * x_row + k] * part;
+      }
+    }
+  for (int e = 0; e < kEntries; ++e) Store(sums + e * kLanes, sum[e]);
+  Store(sums + kEntries * kLanes, bias);
+}
+
+// For at least kLanes features; the last vector overlaps the one before it.
+template <int kSize, int kChannels>
+void EntriesKernelGradient(const float* x, const int8_t* holder, const float* dy, const Shape& s,
+                           float* buffer, float* dkernel, float* dbias) {
+  constexpr int kEntries = kSize * kSize * kChannels;
+  float *sums = buffer, *padded = sums + Vectors(s.features) * kLanes * (kEntries + 1);
+  std::fill(sums, padded, 0.0f);
+  for (int64_t n = 0; n < s.images; ++n) {
+    Pad(x + n * s.height * s.width * kChannels, s.height, s.width, kChannels, s.top, s.left,
+        WindowsHeight(s), WindowsWidth(s), padded);
+    const int64_t at = n * s.rows * s.columns * s.features;
+    for (int64_t v = 0; v < Vectors(s.features); ++v) {
+      const int64_t f = at + std::min(v * kLanes, s.features - kLanes);
+      AddEntries<kSize, kChannels>(padded, holder + f, dy + f, s,
+                                   sums + v * kLanes * (kEntries + 1));
+    }
+  }
+  for (int64_t v = 0; v < Vectors(s.features); ++v) {
+    const int64_t f = std::min(v * kLanes, s.features - kLanes);
+    const float* from = sums + v * kLanes * (kEntries + 1);
+    for (int e = 0; e <= kEntries; ++e)
+      std::memcpy((e < kEntries ? dkernel + e * s.features : dbias) + f, from + e * kLanes,
+                  4 * kLanes);
+  }
+}
+
 inline int64_t PooledImageGradientFloats(const Shape& s) {
   const int64_t step = Vectors((s.size + 1) * s.channels) * kLanes;
   return 4 * s.features * (s.size + 1) * step +

@@ -9,6 +9,7 @@
 #define FEDJAX_SKEW_WINOGRAD_H_
 
 #include <algorithm>
+#include <utility>
 
 #include "simd.h"
 
@@ -33,6 +34,17 @@ inline void TransformImage(const Vector d[kTile], Vector t[kTile]) {
   t[3] = c + e;
   t[4] = c - e;
   t[5] = 4 * d[1] - 5 * d[3] + d[5];
+}
+
+// d = B t, the transpose of the above.
+inline void TransposeImage(const Vector t[kTile], Vector d[kTile]) {
+  Vector a = t[1] + t[2], b = t[2] - t[1], c = t[3] + t[4], e = 2 * (t[4] - t[3]);
+  d[0] = 4 * t[0];
+  d[1] = 4 * b + e + 4 * t[5];
+  d[2] = -5 * t[0] - 4 * a - c;
+  d[3] = -b - e - 5 * t[5];
+  d[4] = t[0] + a + c;
+  d[5] = t[5];
 }
 
 // y = A^T t
@@ -152,6 +164,33 @@ void TransformTile(const float* x, const Shape& s, const Blocks<kBlock>& blocks,
       Vector t[kTile];
       TransformImage(half[i], t);
       for (int j = 0; j < kTile; ++j) Store(v + (i * kTile + j) * step + c, t[j]);
+    }
+  }
+}
+
+// Adds B v B^T of one tile to the gradient of the images, for every channel.
+template <int kBlock>
+void AddTile(const float* v, int64_t step, const Shape& s, const Blocks<kBlock>& blocks,
+             int64_t block, float* dx) {
+  int64_t image, row, column;
+  blocks.Find(block, &image, &row, &column);
+  row -= s.top, column -= s.left;
+  for (int64_t c = 0; c < s.channels; c += kLanes) {
+    Vector half[kTile][kTile];
+    for (int j = 0; j < kTile; ++j) {
+      Vector t[kTile], d[kTile];
+      for (int i = 0; i < kTile; ++i) t[i] = Load(v + (i * kTile + j) * step + c);
+      TransposeImage(t, d);
+      for (int i = 0; i < kTile; ++i) half[i][j] = d[i];
+    }
+    for (int i = 0; i < kTile; ++i) {
+      if (row + i < 0 || row + i >= s.height) continue;
+      Vector d[kTile];
+      TransposeImage(half[i], d);
+      float* out = dx + ((image * s.height + row + i) * s.width + column) * s.channels + c;
+      for (int j = 0; j < kTile; ++j)
+        if (column + j >= 0 && column + j < s.width)
+          Store(out + j * s.channels, Load(out + j * s.channels) + d[j]);
     }
   }
 }
@@ -279,6 +318,32 @@ void WinogradConv(const float* x, const float* kernel, const Shape& s, float* bu
     for (int e = 0; e < kPlaces; ++e) Multiply(v + e * v_step, u + e * pairs, s, m + e * m_step);
     for (int t = 0; t < count; ++t)
       WriteBlock(m + t * s.features, m_step, s, blocks, first + t, y);
+  }
+}
+
+// dx = gradient of the images for the gradient dy of the result, with the kernel as
+// [size, size, features, channels]: the operations of the convolution transposed. It has as many
+// tiles as the convolution, which are fewer than those of the images if there is no padding.
+template <int kSize>
+void WinogradImageGradient(const float* dy, const float* kernel, const Shape& s, float* buffer,
+                           float* dx) {
+  constexpr int kBlock = kTile + 1 - kSize;
+  const int64_t pairs = s.channels * s.features;
+  const int64_t v_step = kTiles * s.channels, m_step = kTiles * s.features;
+  float *u = buffer, *v = u + kPlaces * pairs, *m = v + kPlaces * v_step;
+  Shape back = s;
+  std::swap(back.channels, back.features);
+  TransformKernel<kSize>(kernel, pairs, u);
+  std::fill(m, m + kPlaces * m_step, 0.0f);
+  std::fill(dx, dx + s.images * s.height * s.width * s.channels, 0.0f);
+  const Blocks<kBlock> blocks(s);
+  for (int64_t first = 0; first < blocks.count; first += kTiles) {
+    const int count = std::min<int64_t>(kTiles, blocks.count - first);
+    for (int t = 0; t < count; ++t)
+      ReadBlock(dy, s, blocks, first + t, m + t * s.features, m_step);
+    for (int e = 0; e < kPlaces; ++e) Multiply(m + e * m_step, u + e * pairs, back, v + e * v_step);
+    for (int t = 0; t < count; ++t)
+      AddTile(v + t * s.channels, v_step, s, blocks, first + t, dx);
   }
 }
 

@@ -22,6 +22,9 @@ SHAPES = {
     "one window": (17, (6, 6), 2, 3, 5, "VALID"),
     "many windows": (2, (40, 44), 6, 16, 5, "VALID"),
     "many features": (3, (8, 7), 2, 20, 3, "VALID"),
+    "few entries": (3, (10, 9), 1, 32, 3, "VALID"),
+    "few entries, three channels": (2, (9, 8), 3, 40, 3, "SAME"),
+    "few entries, 5x5": (2, (12, 9), 1, 17, 5, ((2, 1), (0, 2))),
     "many features with padding": (2, (6, 6), 15, 33, 5, "SAME"),
 }
 
