@@ -16,6 +16,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew import trees
 from fedjax_skew.checks import (
@@ -82,19 +83,20 @@ def fedbe(
         swa_every: number of steps between two weights that enter the average.
     """
 
-    def sample(rnd, key):
-        if sampling == "gaussian":
-            made = sample_gaussian(rnd, key, num_models, spread)
-            return made, jax.tree.map(
-                lambda s: jnp.broadcast_to(s, (num_models, *s.shape)), rnd.mean_stats
-            )
+    def around_updates(spread, rnd, key):
+        made = sample_gaussian(rnd, key, num_models, spread)
+        return made, jax.tree.map(
+            lambda s: jnp.broadcast_to(s, (num_models, *s.shape)), rnd.mean_stats
+        )
+
+    def combinations(alpha, rnd, key):
         weights = jax.random.dirichlet(key, jnp.full(rnd.weights.shape, alpha), (num_models,))
         weights = weights * taking_part(rnd)
         weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-12)
         mix = jax.vmap(trees.weighted_mean, in_axes=(0, None))
         return mix(weights, rnd.client_params), mix(weights, rnd.client_stats)
 
-    def server(rnd: Round) -> ServerResult:
+    def server(sample, temperature, server_lr, momentum, weight_decay, rnd: Round) -> ServerResult:
         x = rnd.unlabelled
         number, num_classes = x.shape[0], rnd.info.num_classes
         steps = epochs * -(-number // batch_size)
@@ -122,7 +124,7 @@ def fedbe(
             return jnp.mean(distillation(outputs.logits, teacher(ids))) / num_classes, stats
 
         optimizer = optax.chain(
-            optax.add_decayed_weights(weight_decay), optax.sgd(server_lr, momentum or None)
+            optax.add_decayed_weights(weight_decay), optax.sgd(server_lr, momentum)
         )
         step = make_step(objective, optimizer)
         start = min(swa_start, steps // 3)
@@ -144,7 +146,14 @@ def fedbe(
         stats = _estimate_stats(rnd, student, last.stats, stats_key, batch_size)
         return unless_empty(rnd, ServerResult(student, stats, rnd.state))
 
-    return Method("fedbe", server=server, needs_client_models=True, needs_unlabelled_data=True)
+    gaussian = sampling == "gaussian"
+    sample = Partial(around_updates, spread) if gaussian else Partial(combinations, alpha)
+    return Method(
+        "fedbe",
+        server=Partial(server, sample, temperature, server_lr, momentum or None, weight_decay),
+        needs_client_models=True,
+        needs_unlabelled_data=True,
+    )
 
 
 def sample_gaussian(rnd: Round, key: jax.Array, number: int, spread: float) -> PyTree:
