@@ -83,26 +83,27 @@ def fedbe(
         swa_every: number of steps between two weights that enter the average.
     """
 
-    def around_updates(spread, rnd, key):
-        made = sample_gaussian(rnd, key, num_models, spread)
-        return made, jax.tree.map(
-            lambda s: jnp.broadcast_to(s, (num_models, *s.shape)), rnd.mean_stats
-        )
-
-    def combinations(alpha, rnd, key):
+    def sample(spread, alpha, rnd, key):
+        if sampling == "gaussian":
+            made = sample_gaussian(rnd, key, num_models, spread)
+            return made, jax.tree.map(
+                lambda s: jnp.broadcast_to(s, (num_models, *s.shape)), rnd.mean_stats
+            )
         weights = jax.random.dirichlet(key, jnp.full(rnd.weights.shape, alpha), (num_models,))
         weights = weights * taking_part(rnd)
         weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1e-12)
         mix = jax.vmap(trees.weighted_mean, in_axes=(0, None))
         return mix(weights, rnd.client_params), mix(weights, rnd.client_stats)
 
-    def server(sample, temperature, server_lr, momentum, weight_decay, rnd: Round) -> ServerResult:
+    def server(
+        spread, alpha, temperature, server_lr, momentum, weight_decay, rnd: Round
+    ) -> ServerResult:
         x = rnd.unlabelled
         number, num_classes = x.shape[0], rnd.info.num_classes
         steps = epochs * -(-number // batch_size)
         sample_key, train_key, stats_key = jax.random.split(rnd.key, 3)
         params, stats = averaged(rnd)
-        teachers, votes = [sample(rnd, sample_key)], [jnp.ones(num_models)]
+        teachers, votes = [sample(spread, alpha, rnd, sample_key)], [jnp.ones(num_models)]
         teachers.append(jax.tree.map(lambda a: a[None], (params, stats)))
         votes.append(jnp.ones(1))
         if use_clients:
@@ -146,11 +147,10 @@ def fedbe(
         stats = _estimate_stats(rnd, student, last.stats, stats_key, batch_size)
         return unless_empty(rnd, ServerResult(student, stats, rnd.state))
 
-    gaussian = sampling == "gaussian"
-    sample = Partial(around_updates, spread) if gaussian else Partial(combinations, alpha)
+    numbers = spread, alpha, temperature, server_lr, momentum or None, weight_decay
     return Method(
         "fedbe",
-        server=Partial(server, sample, temperature, server_lr, momentum or None, weight_decay),
+        server=Partial(server, *numbers),
         needs_client_models=True,
         needs_unlabelled_data=True,
     )

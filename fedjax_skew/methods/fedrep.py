@@ -31,12 +31,9 @@ def fedrep(*, head_share: Fraction = 2 / 3) -> Method:
         head_share: share of the local steps that train the head; the others train the body.
     """
 
-    trains_body = head_share < 1
-
     def trainable(head_share: float, client: Client, step: jax.Array) -> PyTree:
         steps = jnp.round(head_share * client.num_steps).astype(jnp.int32)
-        if trains_body:
-            steps = jnp.minimum(steps, client.num_steps - 1)
+        steps = jnp.minimum(steps, client.num_steps - (head_share < 1))
         head_phase = step < steps
         return jax.tree.map(lambda is_head: is_head == head_phase, head_mask(client.params))
 
