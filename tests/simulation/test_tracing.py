@@ -118,19 +118,17 @@ def test_numbers_of_the_optimiser_share_one_program(tiny_config, blobs):
 
 
 # Real numbers that are constants of programs because they are sizes or belong to an optimiser or a
-# head, and initial values, which no program of a round contains.
+# head; those of FedLoGe make a frame before the first round.
 CONSTANT = {
     "balancefl": {"lr_scale"},
-    "fedetf": {"scale"},
     "fedgela": {"temperature"},
     "fedlc_lt": {"neighbors"},
     "fedloge": {"sparsity", "frame_length"},
-    "fednh": {"scale"},
 }
 
 
 def real_numbers(method):
-    """The hyper-parameters that a method binds to its hooks."""
+    """The real-valued hyper-parameters of a method in which its programs do not differ."""
     found = {name for name, rule in rules(methods.builder(method)).items() if rule.kind is float}
     return found - CONSTANT.get(method, set())
 
