@@ -21,10 +21,11 @@ doubled logits is not implemented.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
-from fedjax_skew.methods.base import Client, Method
+from fedjax_skew.methods.base import Client, Method, nonzero
 from fedjax_skew.methods.class_sums import add_batch, class_means, zero_sums
 from fedjax_skew.models.functional import head
 
@@ -60,24 +61,25 @@ def balancefl(
         present = batch_counts(context)
         return context.mean(losses.balanced_softmax(logits, batch.labels, present, tau=0.0))
 
-    def regularizer(context):
+    def regularizer(weights, temperature, context):
         batch, logits, present = context.batch, context.outputs.logits, batch_counts(context)
         total = 0.0
-        if lam:
+        if "lam" in weights:
             teacher = context.client.teacher(batch, train=True).logits
             distilled = losses.vacant_class_distillation(
                 logits / temperature, teacher / temperature, present
             )
-            total = total + lam * context.mean(distilled)
-        if smooth:
+            total = total + weights["lam"] * context.mean(distilled)
+        if "smooth" in weights:
             entropy = losses.prediction_entropy(logits, present, where=batch.where)
-            total = total - smooth * jnp.sum(entropy)
+            total = total - weights["smooth"] * jnp.sum(entropy)
         return total
 
+    weights = nonzero(lam=lam, smooth=smooth)
     return Method(
         "balancefl",
         loss=loss,
-        regularizer=regularizer if lam or smooth else None,
+        regularizer=Partial(regularizer, weights, temperature) if weights else None,
         scratch=lambda client: draw_noise(client, num_draws),
         optimizer=optax.chain(optax.scale_by_adam(), optax.scale(lr_scale)),
         keep_optimizer_state=True,

@@ -24,6 +24,9 @@ function closes over are constants of the program::
 
     Method("fedprox", regularizer=Partial(regularizer, mu))  # regularizer(mu, context)
 
+A term that zero disables is left out of the program: its weight is bound as ``mu or None``, or a
+dict has only the weights that are ``nonzero``.
+
 There are two kinds of state. The ``client`` state belongs to one client and is stored with a
 leading client axis. The ``server`` state is one pytree that every client may read. ``init`` creates
 both.

@@ -6,6 +6,8 @@ counts, a missing class counts as one sample, and the server weights clients equ
 clean samples; there is no adversarial training.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import Positive, validated
 from fedjax_skew.methods.base import Method, uniform
@@ -20,7 +22,7 @@ def calfat(*, scale: Positive = 10.0, uniform_weights: bool = True) -> Method:
         uniform_weights: whether to weight clients equally instead of by their number of samples.
     """
 
-    def loss(context):
+    def loss(scale, context):
         return context.mean(
             losses.calfat(
                 context.outputs.logits,
@@ -30,4 +32,4 @@ def calfat(*, scale: Positive = 10.0, uniform_weights: bool = True) -> Method:
             )
         )
 
-    return Method("calfat", loss=loss, weight=uniform if uniform_weights else None)
+    return Method("calfat", loss=Partial(loss, scale), weight=uniform if uniform_weights else None)

@@ -12,6 +12,7 @@ of the features that the paper uses in some settings are not implemented.
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.methods.base import Evaluation, Method
@@ -39,32 +40,30 @@ def ccvr(
         every_evaluation: whether to calibrate for every evaluation instead of only the last one.
     """
 
-    def calibrate(evaluation: Evaluation):
-        counts, mean, covariance = pooled_moments(evaluation)
-        key_draw, key_train = jax.random.split(evaluation.key)
-        features = draw_features(key_draw, mean, covariance, samples_per_class, ridge)
-        num_classes = mean.shape[0]
-        classifier = retrain_head(
-            evaluation.params["head"],
-            features.reshape(num_classes * samples_per_class, -1),
-            jnp.repeat(jnp.arange(num_classes), samples_per_class),
-            jnp.repeat(counts > 0, samples_per_class),
-            key_train,
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=head_lr,
-        )
-        return with_head(evaluation.params, classifier)
+    def eval_model(head_lr: float, ridge: float, evaluation: Evaluation):
+        def calibrate():
+            counts, mean, covariance = pooled_moments(evaluation)
+            key_draw, key_train = jax.random.split(evaluation.key)
+            features = draw_features(key_draw, mean, covariance, samples_per_class, ridge)
+            num_classes = mean.shape[0]
+            classifier = retrain_head(
+                evaluation.params["head"],
+                features.reshape(num_classes * samples_per_class, -1),
+                jnp.repeat(jnp.arange(num_classes), samples_per_class),
+                jnp.repeat(counts > 0, samples_per_class),
+                key_train,
+                epochs=epochs,
+                batch_size=batch_size,
+                lr=head_lr,
+            )
+            return with_head(evaluation.params, classifier)
 
-    def eval_model(evaluation: Evaluation):
         if every_evaluation:
-            return calibrate(evaluation), evaluation.stats
-        params = jax.lax.cond(
-            evaluation.final, lambda: calibrate(evaluation), lambda: evaluation.params
-        )
+            return calibrate(), evaluation.stats
+        params = jax.lax.cond(evaluation.final, calibrate, lambda: evaluation.params)
         return params, evaluation.stats
 
-    return Method("ccvr", eval_model=eval_model, needs_linear_head=True)
+    return Method("ccvr", eval_model=Partial(eval_model, head_lr, ridge), needs_linear_head=True)
 
 
 def pooled_moments(evaluation: Evaluation) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -15,6 +15,7 @@ samples, an option of the published code, is not implemented.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy
@@ -80,7 +81,7 @@ def creff(
         held = (client.class_counts > 0).astype(jnp.float32)
         return Upload(summed={"gradients": result.before_training, "holders": held})
 
-    def update_server_state(rnd: Round):
+    def update_server_state(match_lr: float, classifier_lr: float, rnd: Round):
         state, holders = rnd.state, rnd.summed["holders"]
         target = jax.tree.map(
             lambda g: g / jnp.maximum(holders, 1).reshape(-1, *[1] * (g.ndim - 1)),
@@ -111,7 +112,7 @@ def creff(
         init=init,
         before_training=before_training,
         make_upload=make_upload,
-        update_server_state=update_server_state,
+        update_server_state=Partial(update_server_state, match_lr, classifier_lr),
         eval_model=eval_model,
         needs_linear_head=True,
     )

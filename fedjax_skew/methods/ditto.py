@@ -10,6 +10,7 @@ held-out data is not implemented.
 
 import jax
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method, MethodState, StepResult, Upload, uniform
@@ -26,7 +27,7 @@ def ditto(*, lam: NonNegative = 1.0) -> Method:
     def scratch(client):
         return {**client.state, "momentum": optax.tree.zeros_like(client.params)}
 
-    def step(s):
+    def step(lam, s):
         client, own = s.client, s.scratch
         gradient, aux = s.grad(s.params, s.batches[0])
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
@@ -50,7 +51,7 @@ def ditto(*, lam: NonNegative = 1.0) -> Method:
         "ditto",
         init=lambda context: MethodState(None, {"params": context.params, "stats": context.stats}),
         scratch=scratch,
-        step=step,
+        step=Partial(step, lam),
         make_upload=make_upload,
         weight=uniform,
         personal=lambda client: (client.state["params"], client.state["stats"]),

@@ -9,6 +9,8 @@ authors' notebook uses 5 epochs. The authors normalise test batches by their own
 running statistics are averaged as for other methods.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew.checks import BelowOne, NumSteps, Positive, validated
 from fedjax_skew.methods.base import Method, uniform
 from fedjax_skew.methods.fine_tuning import fine_tune
@@ -30,7 +32,7 @@ def fedbabu(
         finetune_momentum: momentum of the fine-tuning.
     """
 
-    def personal(client):
+    def personal(finetune_lr, finetune_momentum, client):
         return fine_tune(
             client,
             client.params,
@@ -44,5 +46,5 @@ def fedbabu(
         "fedbabu",
         trainable=lambda client, step: body_mask(client.params),
         weight=uniform,
-        personal=personal,
+        personal=Partial(personal, finetune_lr, finetune_momentum or None),
     )

@@ -16,6 +16,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew import trees
 from fedjax_skew.checks import (
@@ -82,7 +83,7 @@ def fedbe(
         swa_every: number of steps between two weights that enter the average.
     """
 
-    def sample(rnd, key):
+    def sample(spread, alpha, rnd, key):
         if sampling == "gaussian":
             made = sample_gaussian(rnd, key, num_models, spread)
             return made, jax.tree.map(
@@ -94,13 +95,15 @@ def fedbe(
         mix = jax.vmap(trees.weighted_mean, in_axes=(0, None))
         return mix(weights, rnd.client_params), mix(weights, rnd.client_stats)
 
-    def server(rnd: Round) -> ServerResult:
+    def server(
+        spread, alpha, temperature, server_lr, momentum, weight_decay, rnd: Round
+    ) -> ServerResult:
         x = rnd.unlabelled
         number, num_classes = x.shape[0], rnd.info.num_classes
         steps = epochs * -(-number // batch_size)
         sample_key, train_key, stats_key = jax.random.split(rnd.key, 3)
         params, stats = averaged(rnd)
-        teachers, votes = [sample(rnd, sample_key)], [jnp.ones(num_models)]
+        teachers, votes = [sample(spread, alpha, rnd, sample_key)], [jnp.ones(num_models)]
         teachers.append(jax.tree.map(lambda a: a[None], (params, stats)))
         votes.append(jnp.ones(1))
         if use_clients:
@@ -122,7 +125,7 @@ def fedbe(
             return jnp.mean(distillation(outputs.logits, teacher(ids))) / num_classes, stats
 
         optimizer = optax.chain(
-            optax.add_decayed_weights(weight_decay), optax.sgd(server_lr, momentum or None)
+            optax.add_decayed_weights(weight_decay), optax.sgd(server_lr, momentum)
         )
         step = make_step(objective, optimizer)
         start = min(swa_start, steps // 3)
@@ -144,7 +147,13 @@ def fedbe(
         stats = _estimate_stats(rnd, student, last.stats, stats_key, batch_size)
         return unless_empty(rnd, ServerResult(student, stats, rnd.state))
 
-    return Method("fedbe", server=server, needs_client_models=True, needs_unlabelled_data=True)
+    numbers = spread, alpha, temperature, server_lr, momentum or None, weight_decay
+    return Method(
+        "fedbe",
+        server=Partial(server, *numbers),
+        needs_client_models=True,
+        needs_unlabelled_data=True,
+    )
 
 
 def sample_gaussian(rnd: Round, key: jax.Array, number: int, spread: float) -> PyTree:

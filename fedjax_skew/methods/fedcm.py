@@ -14,6 +14,7 @@ account for past gradients twice, although ``d`` is corrected for its length.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Fraction, Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
@@ -34,7 +35,7 @@ def fedcm(*, alpha: Fraction = 0.1, server_lr: Positive = 1.0) -> Method:
         require_fresh_momentum("fedcm", context.info)
         return MethodState(optax.tree.zeros_like(context.params))
 
-    def correct_gradient(gradient, params, client):
+    def correct_gradient(alpha, gradient, params, client):
         return jax.tree.map(lambda g, d: alpha * g + (1 - alpha) * d, gradient, client.server)
 
     def make_upload(client, result):
@@ -50,16 +51,16 @@ def fedcm(*, alpha: Fraction = 0.1, server_lr: Positive = 1.0) -> Method:
             rnd.state,
         )
 
-    def server(rnd):
+    def server(server_lr, rnd):
         params = optax.tree.add_scale(rnd.params, server_lr, rnd.mean_delta)
         return ServerResult(params, rnd.mean_stats, rnd.state)
 
     return Method(
         "fedcm",
         init=init,
-        correct_gradient=correct_gradient,
+        correct_gradient=Partial(correct_gradient, alpha),
         make_upload=make_upload,
         weight=uniform,
         update_server_state=update_server_state,
-        server=None if server_lr == 1 else server,
+        server=None if server_lr == 1 else Partial(server, server_lr),
     )

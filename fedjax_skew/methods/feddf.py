@@ -14,6 +14,7 @@ are not implemented.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew import trees
 from fedjax_skew.checks import NonNegative, NumSteps, Positive, PositiveInt, validated
@@ -59,7 +60,7 @@ def feddf(
         patience: number of steps without improvement after which training stops.
     """
 
-    def server(rnd: Round) -> ServerResult:
+    def server(server_lr, temperature, clip_norm, rnd: Round) -> ServerResult:
         x, share = rnd.unlabelled, equal_weights(rnd)
         number = x.shape[0]
         teacher = lookup(
@@ -74,7 +75,7 @@ def feddf(
             loss = distillation(outputs.logits, teacher(ids), temperature=temperature)
             return jnp.mean(loss), stats
 
-        optimizer = adam(optax.cosine_decay_schedule(server_lr, steps), clip=clip_norm)
+        optimizer = adam(optax.cosine_decay_schedule(server_lr, steps), clip_norm=clip_norm)
         if validation:
             done = _best(rnd, objective, optimizer, steps, check_every, patience)
         else:
@@ -84,7 +85,7 @@ def feddf(
     return Method(
         "feddf",
         weight=uniform,
-        server=server,
+        server=Partial(server, server_lr, temperature, clip_norm or None),
         needs_client_models=True,
         needs_unlabelled_data=True,
         needs_labelled_data=validation,

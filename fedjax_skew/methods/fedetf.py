@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, NonNegativeInt, Positive, validated, whole
@@ -53,7 +54,7 @@ def fedetf(
     def make_head(key, features, classes):
         return random_etf(key, features, classes, "hparams.fedetf.width")
 
-    def loss(context):
+    def loss(gamma, context):
         counts = context.client.class_counts
         if form == "code":
             counts = jnp.maximum(counts, 1)
@@ -82,7 +83,7 @@ def fedetf(
     return Method(
         "fedetf",
         model=lambda model: cosine_model(model, make_head, scale=scale, width=width, project=True),
-        loss=loss,
+        loss=Partial(loss, gamma),
         trainable=lambda client, step: body_mask(client.params),
         personal=personal if finetune_cycles else None,
     )

@@ -18,6 +18,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult, Upload, uniform
@@ -45,7 +46,7 @@ def fedexp(
         delta = optax.tree.sub(result.params, result.start)
         return Upload(None, optax.tree.vdot(delta, delta))
 
-    def server(rnd):
+    def server(eps, rnd):
         floor = eps
         if form == "code":
             floor = eps * jnp.sum(rnd.weights > 0) * 0.998 ** (2.0 * rnd.round)
@@ -64,6 +65,6 @@ def fedexp(
         init=lambda context: MethodState(context.params),
         make_upload=make_upload,
         weight=uniform if uniform_weights else None,
-        server=server,
+        server=Partial(server, eps),
         eval_model=eval_model if average else None,
     )

@@ -16,6 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew import trees
 from fedjax_skew.checks import Fraction, NonNegative, NumSteps, Positive, PositiveInt, validated
@@ -72,9 +73,6 @@ def fedgen(
         hidden: width of the generator.
         diversity: weight of the term that spreads generated features apart.
     """
-    direction = optax.chain(
-        optax.add_decayed_weights(generator_weight_decay), optax.scale_by_adam()
-    )
 
     def make(params):
         return Generator(hidden, *params["head"]["kernel"].shape)
@@ -88,7 +86,7 @@ def fedgen(
             {
                 "params": variables["params"],
                 "stats": variables["batch_stats"],
-                "opt_state": direction.init(variables["params"]),
+                "opt_state": _direction(generator_weight_decay).init(variables["params"]),
                 "available": jnp.asarray(context.class_counts.sum(0) > 0, jnp.float32),
             }
         )
@@ -99,7 +97,7 @@ def fedgen(
         variables = {"params": state["params"], "batch_stats": state["stats"]}
         return make(client.params).apply(variables, noise, labels, False)
 
-    def regularizer(context: LossContext) -> jax.Array:
+    def regularizer(alpha, beta, decay, context: LossContext) -> jax.Array:
         client, batch = context.client, context.batch
         key_label, key_new, key_same = jax.random.split(context.key, 3)
         labels = jax.random.categorical(
@@ -122,12 +120,12 @@ def fedgen(
     def make_upload(client, result):
         return Upload(stacked={"head": result.params["head"], "counts": result.scratch})
 
-    def update_server_state(rnd: Round):
+    def update_server_state(decay, generator_lr, generator_weight_decay, diversity, rnd: Round):
         heads, counts, state = rnd.stacked["head"], rnd.stacked["counts"], rnd.state
         share = counts / jnp.maximum(jnp.sum(counts, 0), 1e-12)
         qualified = jnp.any(counts > 1, 0)
         lr = generator_lr * jnp.power(decay, rnd.round.astype(jnp.float32))
-        generator = make(rnd.params)
+        generator, direction = make(rnd.params), _direction(generator_weight_decay)
 
         def loss(params, stats, key):
             key_label, key_noise = jax.random.split(key)
@@ -162,13 +160,20 @@ def fedgen(
     return Method(
         "fedgen",
         init=init,
-        regularizer=regularizer,
+        regularizer=Partial(regularizer, alpha, beta, decay),
         scratch=lambda client: jnp.ones(client.info.num_classes),
         update_scratch=update_scratch,
         make_upload=make_upload,
-        update_server_state=update_server_state,
+        update_server_state=Partial(
+            update_server_state, decay, generator_lr, generator_weight_decay, diversity
+        ),
         needs_linear_head=True,
     )
+
+
+def _direction(weight_decay: float) -> optax.GradientTransformation:
+    """Returns Adam without a learning rate, with the weight decay added to the gradient."""
+    return optax.chain(optax.add_decayed_weights(weight_decay), optax.scale_by_adam())
 
 
 def _sameness(noise: jax.Array, features: jax.Array) -> jax.Array:

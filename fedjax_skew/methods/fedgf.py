@@ -20,6 +20,7 @@ value of 1 gives the published rule.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Fraction, NonNegative, PositiveInt, validated
 from fedjax_skew.methods.base import Method, MethodState, StepResult, Upload, average
@@ -54,7 +55,7 @@ def fedgf(
             }
         )
 
-    def step(s):
+    def step(rho, max_share, s):
         sent = s.client.server
         share = jnp.sum(sent["divergent"]) / jnp.clip(sent["rounds"], 1, window)
         share = jnp.minimum(share, max_share)
@@ -68,7 +69,7 @@ def fedgf(
     def make_upload(client, result):
         return Upload(None, optax.tree.norm(optax.tree.sub(result.params, client.params)))
 
-    def server(rnd):
+    def server(server_rho, threshold, rnd):
         new = average(rnd)
         used = rnd.weights > 0
         distance = jnp.sum(jnp.where(used, rnd.stacked, 0)) / jnp.maximum(jnp.sum(used), 1)
@@ -86,4 +87,10 @@ def fedgf(
         }
         return new._replace(state=state)
 
-    return Method("fedgf", init=init, step=step, make_upload=make_upload, server=server)
+    return Method(
+        "fedgf",
+        init=init,
+        step=Partial(step, rho, max_share),
+        make_upload=make_upload,
+        server=Partial(server, server_rho, threshold),
+    )

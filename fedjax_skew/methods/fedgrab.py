@@ -23,6 +23,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
@@ -67,7 +68,7 @@ def fedgrab(
         )
         return context.mean(values)
 
-    def update_scratch(context):
+    def update_scratch(proportional, integral, derivative, context):
         state = context.scratch
         used, active = weights(context)
         sums = jnp.where(active, gradients(context, *used), 0.0)
@@ -93,7 +94,7 @@ def fedgrab(
         loss=loss,
         trainable=(lambda client, step: body_mask(client.params)) if form == "code" else None,
         scratch=lambda client: client.state,
-        update_scratch=update_scratch,
+        update_scratch=Partial(update_scratch, proportional, integral, derivative),
         make_upload=lambda client, result: Upload(result.scratch),
     )
 

@@ -12,6 +12,7 @@ taken over the clients that took part; the published code fixes their number to 
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Fraction, NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import cross_entropy, distillation
@@ -55,9 +56,9 @@ def fedic(
         temperature: temperature of both softmaxes in the divergence.
         mix: weight of the divergence; the cross-entropy on labelled data has weight ``1 - mix``.
     """
-    decayed, plain = adam(server_lr, weight_decay), adam(server_lr)
 
     def init(context):
+        decayed, plain = adam(server_lr, weight_decay or None), adam(server_lr)
         net = new_calibration(context.key, *context.params["head"]["kernel"].shape)
         return MethodState(
             {
@@ -68,7 +69,8 @@ def fedic(
             }
         )
 
-    def server(rnd: Round) -> ServerResult:
+    def server(server_lr, weight_decay, temperature, mix, rnd: Round) -> ServerResult:
+        decayed, plain = adam(server_lr, weight_decay), adam(server_lr)
         (x, labels), new_x, state = rnd.labelled, rnd.unlabelled, rnd.state
         keys = jax.random.split(rnd.key, 3)
         params, stats = averaged(rnd)
@@ -153,7 +155,7 @@ def fedic(
     return Method(
         "fedic",
         init=init,
-        server=server,
+        server=Partial(server, server_lr, weight_decay or None, temperature, mix),
         needs_client_models=True,
         needs_labelled_data=True,
         needs_unlabelled_data=True,

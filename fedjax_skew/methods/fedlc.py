@@ -29,16 +29,16 @@ def fedlc(
             omits the true class.
     """
 
-    def loss(tau, context):
+    def loss(tau, min_count, context):
         return context.mean(
             losses.fedlc(
                 context.outputs.logits,
                 context.batch.labels,
                 context.client.class_counts,
                 tau=tau,
-                min_count=min_count or None,
+                min_count=min_count,
                 form=form,
             )
         )
 
-    return Method("fedlc", loss=Partial(loss, tau))
+    return Method("fedlc", loss=Partial(loss, tau, min_count or None))

@@ -27,6 +27,7 @@ FedAvg.
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Fraction, NonNegative, NumSteps, Positive, PositiveInt, validated
 from fedjax_skew.losses import (
@@ -99,13 +100,13 @@ def fedlc_lt(
             state |= {"a": jnp.ones(classes), "b": jnp.zeros(classes)}
         return MethodState(state)
 
-    def importance(context: LossContext) -> jax.Array:
+    def importance(temperature, context: LossContext) -> jax.Array:
         mean, synthetic, usable = _own_rows(context.client)
         weights = class_importance_weights(mean, synthetic, usable, temperature=temperature)
         labels = context.batch.labels
         return context.mean(weights[labels] * cross_entropy(context.outputs.logits, labels))
 
-    def pull(context: LossContext) -> jax.Array:
+    def pull(temperature, context: LossContext) -> jax.Array:
         _, synthetic, usable = _own_rows(context.client)
         labels = context.batch.labels
         return local_logit_calibration(
@@ -131,7 +132,7 @@ def fedlc_lt(
             new |= neighborhood(new, number, normalize=normalize)
         return {**state, **new}
 
-    def server(rnd: Round) -> ServerResult:
+    def server(lam, server_lr, calibration_lr, rnd: Round) -> ServerResult:
         return unless_empty(
             rnd,
             distill(
@@ -154,11 +155,11 @@ def fedlc_lt(
     return Method(
         "fedlc_lt",
         init=init if local or central else None,
-        loss=importance if class_importance else None,
-        regularizer=pull if l_local else None,
+        loss=Partial(importance, temperature) if class_importance else None,
+        regularizer=Partial(pull, temperature) if l_local else None,
         make_upload=_upload if local else None,
         update_server_state=update_server_state if local else None,
-        server=server if central else None,
+        server=Partial(server, lam, server_lr, calibration_lr) if central else None,
         eval_model=eval_model if class_query else None,
         needs_client_models=l_global,
         needs_labelled_data=central,

@@ -19,6 +19,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, validated
 from fedjax_skew.methods.base import (
@@ -47,7 +48,7 @@ def fedlesam(
         form: the paper's perturbation, or that of the authors' code.
     """
 
-    def scratch(client: Client) -> PyTree:
+    def scratch(rho: float, client: Client) -> PyTree:
         known = client.state if memory == "client" else client.server
         back = optax.tree.sub(known["params"], client.params)
         move = perturb_paper(back, rho) if form == "paper" else perturb_code(back, rho)
@@ -69,7 +70,7 @@ def fedlesam(
     return Method(
         "fedlesam",
         init=init,
-        scratch=scratch,
+        scratch=Partial(scratch, rho),
         step=step,
         make_upload=(lambda client, _: Upload(remember(client.params))) if by_client else None,
         update_server_state=None if by_client else lambda rnd: remember(rnd.params),

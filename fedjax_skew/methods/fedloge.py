@@ -125,7 +125,7 @@ def merge(generic: PyTree, own: PyTree, held: jax.Array) -> PyTree:
     return merged
 
 
-@functools.partial(jax.jit, static_argnames=("width", "num_classes", "sparsity", "length", "steps"))
+@functools.partial(jax.jit, static_argnames=("width", "num_classes", "sparsity", "steps"))
 def sparse_frame(
     key: jax.Array, width: int, num_classes: int, *, sparsity: float, length: float, steps: int
 ) -> jax.Array:

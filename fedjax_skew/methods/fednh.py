@@ -15,6 +15,7 @@ prototypes as personal models; the authors report them in addition to the global
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Fraction, Positive, validated
 from fedjax_skew.methods.base import (
@@ -57,7 +58,7 @@ def fednh(*, rho: Fraction = 0.9, scale: Positive = 20.0, keep_models: bool = Fa
         kept = {"params": result.params, "stats": result.stats} if keep_models else None
         return Upload(kept, None, {"sum": sent, "count": sums["count"]})
 
-    def server(rnd: Round):
+    def server(rho: float, rnd: Round):
         new, old = average(rnd), rnd.params["head"]["kernel"].T
         count = rnd.summed["count"][:, None]
         evidence = unit(rnd.summed["sum"] / jnp.maximum(count, 1))
@@ -78,7 +79,7 @@ def fednh(*, rho: Fraction = 0.9, scale: Positive = 20.0, keep_models: bool = Fa
         trainable=lambda client, step: body_mask(client.params),
         make_upload=make_upload,
         weight=uniform,
-        server=server,
+        server=Partial(server, rho),
         personal=personal if keep_models else None,
     )
 

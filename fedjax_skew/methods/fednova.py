@@ -13,6 +13,7 @@ take the same number of steps, the method is FedAvg.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import BelowOne, NonNegative, validated
 from fedjax_skew.methods.base import Client, Method, MethodState, ServerResult, Upload, uniform
@@ -41,27 +42,27 @@ def fednova(
             )
         return MethodState(optax.tree.zeros_like(context.params) if global_momentum else None)
 
-    def length(client: Client) -> jax.Array:
-        if not mu:
+    def length(mu: float | None, client: Client) -> jax.Array:
+        if mu is None:
             return effective_steps(client.num_steps, client.info.momentum)
         shrink = client.lr * mu
         return (1 - (1 - shrink) ** client.num_steps) / shrink
 
-    def regularizer(context):
+    def regularizer(mu, context):
         away = optax.tree.sub(context.params, context.client.params)
         return 0.5 * mu * optax.tree.vdot(away, away)
 
-    def make_upload(client, result):
-        a, p = jnp.maximum(length(client), 1e-12), weight(client, result)
+    def make_upload(mu, client, result):
+        a, p = jnp.maximum(length(mu, client), 1e-12), weight(client, result)
         direction = optax.tree.scale(p / a, optax.tree.sub(result.params, result.start))
         return Upload(None, {"length": a, "weight": p}, direction)
 
-    def server(rnd):
+    def server(global_momentum, rnd):
         lengths = rnd.num_steps if mu else rnd.stacked["length"]
         tau = jnp.sum(rnd.weights * lengths)
         total = jnp.maximum(jnp.sum(rnd.stacked["weight"]), 1e-12)
         update, state = optax.tree.scale(tau / total, rnd.summed), rnd.state
-        if global_momentum:
+        if global_momentum is not None:
             lr = jnp.maximum(rnd.lr, 1e-12)
             state = jax.tree.map(lambda b, u: global_momentum * b + u / lr, state, update)
             update = optax.tree.scale(lr, state)
@@ -70,10 +71,10 @@ def fednova(
     return Method(
         "fednova",
         init=init,
-        regularizer=regularizer if mu else None,
-        make_upload=make_upload,
+        regularizer=Partial(regularizer, mu) if mu else None,
+        make_upload=Partial(make_upload, mu or None),
         weight=weight,
-        server=server,
+        server=Partial(server, global_momentum or None),
     )
 
 

@@ -16,12 +16,12 @@ samples of MNIST (10 clients, Dirichlet 0.05, an MLP, 10 rounds of 2 epochs at a
 75 % and 54 %.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import BelowOne, Fraction, Positive, validated
 from fedjax_skew.methods.base import Method, MethodState, ServerResult
@@ -43,9 +43,9 @@ def fedavgm(
             ``v <- beta v + (1 - beta) d``, as in some benchmarks; ``"nesterov"`` for Nesterov
             momentum.
     """
-    share = 1 - beta if variant == "damped" else 1.0
 
-    def server(rnd):
+    def server(server_lr, beta, rnd):
+        share = 1 - beta if variant == "damped" else 1.0
         v = jax.tree.map(lambda v, d: beta * v + share * d, rnd.state, rnd.mean_delta)
         step = optax.tree.add_scale(rnd.mean_delta, beta, v) if variant == "nesterov" else v
         return ServerResult(optax.tree.add_scale(rnd.params, server_lr, step), rnd.mean_stats, v)
@@ -53,7 +53,7 @@ def fedavgm(
     return Method(
         "fedavgm",
         init=lambda context: MethodState(optax.tree.zeros_like(context.params)),
-        server=server,
+        server=Partial(server, server_lr, beta),
     )
 
 
@@ -68,7 +68,7 @@ def fedadagrad(
         beta1: decay of the first moment; 0 in the paper.
         tau: constant added to the root of the second moment, which starts at ``tau^2``.
     """
-    return _adaptive("fedadagrad", lambda v, d: v + d * d, server_lr, beta1, tau)
+    return _adaptive("fedadagrad", Partial(lambda v, d: v + d * d), server_lr, beta1, tau)
 
 
 @validated("hparams.fedadam")
@@ -126,40 +126,34 @@ def fedyogi(
         tau: constant added to the root of the second moment, which starts at ``tau^2``.
     """
 
-    def second(v, d):
+    def second(beta2, v, d):
         return v - (1 - beta2) * d * d * jnp.sign(v - d * d)
 
-    return _adaptive("fedyogi", second, server_lr, beta1, tau)
+    return _adaptive("fedyogi", Partial(second, beta2), server_lr, beta1, tau)
 
 
 def _adam(name: str, server_lr: float, beta1: float, beta2: float, tau: float) -> Method:
 
-    def second(v, d):
+    def second(beta2, v, d):
         return beta2 * v + (1 - beta2) * d * d
 
-    return _adaptive(name, second, server_lr, beta1, tau)
+    return _adaptive(name, Partial(second, beta2), server_lr, beta1, tau)
 
 
-def _adaptive(
-    name: str,
-    second: Callable[[jax.Array, jax.Array], jax.Array],
-    server_lr: float,
-    beta1: float,
-    tau: float,
-) -> Method:
-    """Returns the method ``x + server_lr m / (sqrt(v) + tau)``; ``second`` updates ``v``."""
+def _adaptive(name: str, second: Partial, server_lr: float, beta1: float, tau: float) -> Method:
+    """Returns the method ``x + server_lr m / (sqrt(v) + tau)``; ``second(v, d)`` updates ``v``."""
 
     def init(context):
         v = jax.tree.map(lambda p: jnp.full_like(p, tau**2), context.params)
         return MethodState({"m": optax.tree.zeros_like(context.params) if beta1 else None, "v": v})
 
-    def server(rnd):
+    def server(second, server_lr, beta1, tau, rnd):
         m, v = rnd.mean_delta, jax.tree.map(second, rnd.state["v"], rnd.mean_delta)
-        if beta1:
+        if beta1 is not None:
             m = jax.tree.map(lambda m, d: beta1 * m + (1 - beta1) * d, rnd.state["m"], m)
         params = jax.tree.map(
             lambda x, m, v: x + server_lr * m / (jnp.sqrt(v) + tau), rnd.params, m, v
         )
-        return ServerResult(params, rnd.mean_stats, {"m": m if beta1 else None, "v": v})
+        return ServerResult(params, rnd.mean_stats, {"m": None if beta1 is None else m, "v": v})
 
-    return Method(name, init=init, server=server)
+    return Method(name, init=init, server=Partial(server, second, server_lr, beta1 or None, tau))

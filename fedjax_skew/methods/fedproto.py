@@ -22,6 +22,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, validated
@@ -62,7 +63,7 @@ def fedproto(
             server, None if average else {"params": context.params, "stats": context.stats}
         )
 
-    def regularizer(context):
+    def regularizer(lam, context):
         server = context.client.server
         distance = losses.prototype_distance(
             context.outputs.features,
@@ -107,7 +108,7 @@ def fedproto(
     return Method(
         "fedproto",
         init=init,
-        regularizer=regularizer if lam else None,
+        regularizer=Partial(regularizer, lam) if lam else None,
         scratch=zero_sums,
         update_scratch=update_scratch,
         start=None if average else own_model,

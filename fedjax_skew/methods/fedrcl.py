@@ -12,6 +12,8 @@ module that sows no ``blocks``, or the logistic regression), the features are th
 Clients have equal weights.
 """
 
+from jax.tree_util import Partial
+
 from fedjax_skew import losses
 from fedjax_skew.checks import NonNegative, Positive, PositiveInt, validated
 from fedjax_skew.methods.base import Method, uniform
@@ -35,7 +37,7 @@ def fedrcl(
         num_negatives: number of samples of other classes with which a sample is contrasted.
     """
 
-    def regularizer(context):
+    def regularizer(weight, temperature, threshold, context):
         labels, where = context.batch.labels, context.batch.where
         levels = context.outputs.blocks or (context.outputs.features,)
         total = 0.0
@@ -50,7 +52,7 @@ def fedrcl(
 
     return Method(
         "fedrcl",
-        regularizer=regularizer if weight else None,
+        regularizer=Partial(regularizer, weight, temperature, threshold) if weight else None,
         weight=uniform,
         needs_blocks=weight > 0,
     )

@@ -16,6 +16,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Fraction, validated
 from fedjax_skew.methods.base import Client, Method, PyTree
@@ -30,13 +31,13 @@ def fedrep(*, head_share: Fraction = 2 / 3) -> Method:
         head_share: share of the local steps that train the head; the others train the body.
     """
 
-    def trainable(client: Client, step: jax.Array) -> PyTree:
+    def trainable(head_share: float, client: Client, step: jax.Array) -> PyTree:
         steps = jnp.round(head_share * client.num_steps).astype(jnp.int32)
-        if head_share < 1:
-            steps = jnp.minimum(steps, client.num_steps - 1)
+        steps = jnp.minimum(steps, client.num_steps - (head_share < 1))
         head_phase = step < steps
         return jax.tree.map(lambda is_head: is_head == head_phase, head_mask(client.params))
 
     return dataclasses.replace(
-        keep_leaves("fedrep", head_mask, start_from_mean=True), trainable=trainable
+        keep_leaves("fedrep", head_mask, start_from_mean=True),
+        trainable=Partial(trainable, head_share),
     )

@@ -18,6 +18,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.losses import distillation
@@ -45,7 +46,7 @@ def fedsol(
             (``"paper"``) or one of full length (``"code"``).
     """
 
-    def step(s):
+    def step(rho, temperature, s):
         batch, client = s.batches[0], s.client
         teacher = client.teacher(batch).logits
 
@@ -64,7 +65,7 @@ def fedsol(
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux._replace(stats=stats))
 
-    return Method("fedsol", step=step)
+    return Method("fedsol", step=Partial(step, rho, temperature))
 
 
 def perturb(proximal: PyTree, rho: float, smallest: float) -> PyTree:

@@ -17,6 +17,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import Fraction, NonNegative, validated
 from fedjax_skew.methods.base import (
@@ -48,14 +49,14 @@ def fedspeed(
             cohort (``"paper"``).
     """
 
-    def step(s):
+    def step(rho, alpha, s):
         first, aux = s.grad(s.params, s.batches[0])
         second, _ = s.grad(optax.tree.add(s.params, perturbation(first, rho)), s.batches[0])
         gradient = jax.tree.map(lambda a, b: (1 - alpha) * a + alpha * b, first, second)
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux)
 
-    def correct_gradient(gradient, params, client):
+    def correct_gradient(lamb, gradient, params, client):
         return jax.tree.map(
             lambda g, w, x, h: g + lamb * (w - x + h),
             gradient,
@@ -86,8 +87,8 @@ def fedspeed(
     return Method(
         "fedspeed",
         init=init,
-        step=step,
-        correct_gradient=correct_gradient,
+        step=Partial(step, rho, alpha),
+        correct_gradient=Partial(correct_gradient, lamb),
         make_upload=make_upload,
         weight=uniform,
         server=server,

@@ -15,7 +15,7 @@ def fine_tune(
     *,
     epochs: int,
     lr: float,
-    momentum: float = 0.0,
+    momentum: float | None = None,
     weight_decay: float = 0.0,
     mask: PyTree = None,
 ) -> tuple[PyTree, PyTree]:
@@ -27,7 +27,7 @@ def fine_tune(
         stats: initial running statistics.
         epochs: number of passes over the data, each in its own order.
         lr: learning rate.
-        momentum: momentum of SGD.
+        momentum: momentum of SGD; None disables it.
         weight_decay: weight decay of SGD.
         mask: one bool per leaf, False for parameters that do not change; all are trained by
             default.
@@ -35,9 +35,7 @@ def fine_tune(
     Returns:
         The trained parameters and running statistics.
     """
-    optimizer = optax.chain(
-        optax.add_decayed_weights(weight_decay), optax.sgd(lr, momentum or None)
-    )
+    optimizer = optax.chain(optax.add_decayed_weights(weight_decay), optax.sgd(lr, momentum))
 
     def objective(params: PyTree, stats: PyTree, batch: Batch):
         outputs, stats = client.model.apply(params, stats, batch.x, train=True, where=batch.where)

@@ -35,12 +35,12 @@ def logit_adjust(
     def global_counts(context):
         return MethodState(jnp.asarray(context.class_counts.sum(0), jnp.float32))
 
-    def loss(tau, context):
+    def loss(tau, eps, context):
         client = context.client
         counts = client.class_counts if form == "local" else client.server
         return context.mean(
             losses.balanced_softmax(
-                context.outputs.logits, context.batch.labels, counts, tau=tau, eps=eps or None
+                context.outputs.logits, context.batch.labels, counts, tau=tau, eps=eps
             )
         )
 
@@ -55,10 +55,12 @@ def logit_adjust(
         outputs, _ = model.apply(params, stats, x)
         return outputs._replace(logits=outputs.logits - shift)
 
-    if form == "local":
-        return Method("logit_adjust", loss=Partial(loss, tau))
-    if form == "global":
-        return Method("logit_adjust", init=global_counts, loss=Partial(loss, tau))
+    if form != "post_hoc":
+        return Method(
+            "logit_adjust",
+            init=global_counts if form == "global" else None,
+            loss=Partial(loss, tau, eps or None),
+        )
     return Method(
         "logit_adjust",
         init=global_counts,

@@ -18,6 +18,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew.checks import NonNegative, Positive, validated
 from fedjax_skew.losses import cross_entropy
@@ -36,7 +37,7 @@ def perfedavg(
         delta: relative step of the difference in the Hessian-free form.
     """
 
-    def step(s):
+    def step(alpha, delta, s):
         inner, aux = s.grad(s.params, s.batches[0])
         gradient, _ = s.grad(optax.tree.add_scale(s.params, -alpha, inner), s.batches[1])
         if variant == "hf":
@@ -47,7 +48,7 @@ def perfedavg(
         params, opt_state = s.descend(s.params, gradient, s.opt_state)
         return StepResult(params, opt_state, s.scratch, aux)
 
-    def personal(client):
+    def personal(alpha, client):
         def total(params, batch):
             outputs, _ = client.model.apply(
                 params, client.stats, batch.x, train=True, where=batch.where
@@ -63,5 +64,8 @@ def perfedavg(
         return optax.tree.add_scale(client.params, step, gradient), client.stats
 
     return Method(
-        "perfedavg", step=step, num_batches=3 if variant == "hf" else 2, personal=personal
+        "perfedavg",
+        step=Partial(step, alpha, delta),
+        num_batches=3 if variant == "hf" else 2,
+        personal=Partial(personal, alpha),
     )

@@ -17,6 +17,7 @@ model.
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import Partial
 
 from fedjax_skew import trees
 from fedjax_skew.checks import NonNegative, NumSteps, Positive, validated
@@ -48,7 +49,7 @@ def pfedme(
             f"2 / (lam + mu) = {2 / (lam + mu):.3g}."
         )
 
-    def step(s):
+    def step(lam, inner_lr, mu, s):
         def descend(_, carry):
             theta, _ = carry
             gradient, aux = s.grad(theta, s.batches[0])
@@ -70,7 +71,7 @@ def pfedme(
     def make_upload(client, result):
         return Upload({"theta": result.scratch, "stats": result.stats, "trained": jnp.bool_(True)})
 
-    def server(rnd):
+    def server(beta, rnd):
         params = optax.tree.add_scale(rnd.params, beta, rnd.mean_delta)
         return ServerResult(params, rnd.mean_stats, rnd.state)
 
@@ -84,8 +85,8 @@ def pfedme(
             None, {"theta": context.params, "stats": context.stats, "trained": jnp.bool_(False)}
         ),
         scratch=lambda client: client.params,
-        step=step,
+        step=Partial(step, lam, inner_lr, mu),
         make_upload=make_upload,
-        server=None if beta == 1 else server,
+        server=None if beta == 1 else Partial(server, beta),
         personal=personal,
     )

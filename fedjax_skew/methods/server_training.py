@@ -29,17 +29,17 @@ class Trained(NamedTuple):
 
 
 def adam(
-    lr: float | optax.Schedule, weight_decay: float = 0.0, clip: float = 0.0
+    lr: float | optax.Schedule, weight_decay: float | None = None, clip_norm: float | None = None
 ) -> optax.GradientTransformation:
     """Returns Adam with the weight decay added to the gradient, as in PyTorch.
 
     Args:
         lr: learning rate or schedule.
-        weight_decay: strength of the weight decay.
-        clip: bound of the gradient's global norm; 0 disables clipping.
+        weight_decay: strength of the weight decay; None disables it.
+        clip_norm: bound of the gradient's global norm; None disables clipping.
     """
-    parts = [optax.clip_by_global_norm(clip)] if clip else []
-    parts += [optax.add_decayed_weights(weight_decay)] if weight_decay else []
+    parts = [] if clip_norm is None else [optax.clip_by_global_norm(clip_norm)]
+    parts += [] if weight_decay is None else [optax.add_decayed_weights(weight_decay)]
     return optax.chain(*parts, optax.adam(lr))
 
 

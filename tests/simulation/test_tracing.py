@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from fedjax_skew import models
+from fedjax_skew import methods, models
+from fedjax_skew.checks import rules
 from fedjax_skew.data.dataset import Dataset
+from fedjax_skew.engine.evaluate import evaluate_clients
 from fedjax_skew.simulation.arrays import abstract_arrays, device_arrays
 from fedjax_skew.simulation.problem import build
 from fedjax_skew.simulation.pure import make_simulation
@@ -39,6 +41,9 @@ def texts(problem):
     state, phase = abstract_state(problem), problem.phases[0]
     evaluation = trace_evaluation(phase, state, arrays)
     traced = [trace_rounds(problem, phase, state, arrays), evaluation.model, evaluation.scores]
+    if phase.method.personal:
+        who, sets = np.arange(problem.info.num_clients), (arrays.tests[0], None)
+        traced.append(jax.jit(evaluate_clients).trace(phase.spec, state, arrays.data, sets, who))
     return [t.lower(lowering_platforms=TARGETS).as_text() for t in traced if t]
 
 
@@ -112,39 +117,31 @@ def test_numbers_of_the_optimiser_share_one_program(tiny_config, blobs):
     assert texts(made[0]) == texts(made[1])
 
 
-BOUND = {
-    "fedacg": ("lam", "beta"),
-    "fedasam": ("rho", "eta"),
-    "fedcurv": ("lam",),
-    "feddecorr": ("beta",),
-    "feddyn": ("alpha",),
-    "fedgc": ("lam",),
-    "fedgr": ("lam",),
-    "fedlc": ("tau",),
-    "fedlf": ("lam", "gamma", "alpha", "tau"),
-    "fedlmd": ("beta", "temperature"),
-    "fedmr": ("mu",),
-    "fedntd": ("beta", "temperature"),
-    "fedprox": ("mu",),
-    "fedrs": ("alpha",),
-    "fedsam": ("rho",),
-    "feduv": ("lam", "mu"),
-    "fedvls": ("lam", "logit_weight"),
-    "focal": ("gamma", "alpha"),
-    "logit_adjust": ("tau",),
-    "moon": ("mu", "temperature"),
-    "scaffold": ("server_lr",),
-    "fedlc+fedprox": ("tau", "mu"),
+# Real numbers that are constants of programs because they are sizes or belong to an optimiser or a
+# head; those of FedLoGe make a frame before the first round.
+CONSTANT = {
+    "balancefl": {"lr_scale"},
+    "fedgela": {"temperature"},
+    "fedlc_lt": {"neighbors"},
+    "fedloge": {"sparsity", "frame_length"},
 }
 
 
-@pytest.mark.parametrize("method", BOUND)
+def real_numbers(method):
+    """The real-valued hyper-parameters of a method in which its programs do not differ."""
+    found = {name for name, rule in rules(methods.builder(method)).items() if rule.kind is float}
+    return found - CONSTANT.get(method, set())
+
+
+BOUND = {method: real_numbers(method) for method in methods.REGISTRY if real_numbers(method)}
+
+
+@pytest.mark.parametrize("method", [*BOUND, "fedlc+fedprox", "balancefl+fedopt"])
 def test_numbers_of_a_method_share_one_program(tiny_config, blobs, method):
     def made(value):
         config = config_for(tiny_config, method)
         for part in method.split("+"):
-            for name in set(BOUND[method]) & set(config.hparams[part]):
-                config.hparams[part][name] = value
+            config.hparams[part].update(dict.fromkeys(BOUND[part], value))
         return build(config, dataset=blobs)
 
     one, other = made(0.3), made(0.6)
