@@ -203,7 +203,9 @@ def test_evaluation_gathers_nothing(tiny_config, blobs):
 
 
 def test_samples_drawn_ahead_are_those_of_each_step(tiny_config, blobs):
-    config = config_for(tiny_config, model="mlp", clients_per_chunk=2, local_epochs=3)
+    config = config_for(
+        tiny_config, model="mlp", clients_per_chunk=2, local_epochs=3, conv_impl="xla"
+    )
     runs = [make_simulation(config, dataset=blobs, target=t) for t in ("cpu", "cuda")]
     assert [r.problem.phases[0].spec.local.steps_per_draw for r in runs] == [1, 32]
     params = [jax.jit(r.round)(r.init(), r.arrays)[0].params for r in runs]
