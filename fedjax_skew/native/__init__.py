@@ -44,7 +44,9 @@ _SOURCES = (
     "direct.h",
     "norm.h",
     "pooled.h",
+    "pooled_gradients.h",
     "pooled_pixels.h",
+    "pooled_winograd.h",
     "simd.h",
     "winograd.h",
 )

@@ -14,10 +14,9 @@
 
 namespace fedjax_skew {
 
-// Copies one image [height, width, channels] into a larger one of zeros.
-inline void Pad(const float* x, int64_t height, int64_t width, int64_t channels, int64_t top,
-                int64_t left, int64_t padded_height, int64_t padded_width, float* out) {
-  std::fill(out, out + padded_height * padded_width * channels, 0.0f);
+// Copies one image [height, width, channels] into a padded one, without its padding.
+inline void Place(const float* x, int64_t height, int64_t width, int64_t channels, int64_t top,
+                  int64_t left, int64_t padded_height, int64_t padded_width, float* out) {
   const int64_t first_row = std::max<int64_t>(0, -top), first_column = std::max<int64_t>(0, -left);
   const int64_t rows = std::min(height, padded_height - top);
   const int64_t columns = std::min(width, padded_width - left) - first_column;
@@ -25,6 +24,13 @@ inline void Pad(const float* x, int64_t height, int64_t width, int64_t channels,
   for (int64_t h = first_row; h < rows; ++h)
     std::memcpy(out + ((h + top) * padded_width + left + first_column) * channels,
                 x + (h * width + first_column) * channels, 4 * columns * channels);
+}
+
+// The same with a padding of zeros.
+inline void Pad(const float* x, int64_t height, int64_t width, int64_t channels, int64_t top,
+                int64_t left, int64_t padded_height, int64_t padded_width, float* out) {
+  std::fill(out, out + padded_height * padded_width * channels, 0.0f);
+  Place(x, height, width, channels, top, left, padded_height, padded_width, out);
 }
 
 // One row of a result: pixel t starts at x + t * x_step and is written to y + t * y_step.

@@ -13,7 +13,9 @@
 #include "direct.h"
 #include "norm.h"
 #include "pooled.h"
+#include "pooled_gradients.h"
 #include "pooled_pixels.h"
+#include "pooled_winograd.h"
 #include "winograd.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -137,13 +139,20 @@ ffi::Error KernelGradient(Array x, Array dy, int64_t stride, int64_t top, int64_
 using Places = ffi::Buffer<ffi::S8>;
 using PlacesResult = ffi::Result<Places>;
 
+auto ChooseConvPool(const Shape& s) {
+  if (s.features > 8) return UseRowWinograd(s) ? RowPoolConv : PooledConv;
+  if (UseRowWinograd(s)) return RowPixelConv;
+  return s.size == 3 ? PixelConv<3> : PixelConv<5>;
+}
+
 ffi::Error ConvPool(Array x, Array kernel, Array bias, int64_t top, int64_t left, Result y,
                     PlacesResult holder) {
   int64_t batch;
   const Shape s =
       MakeShape(x.dimensions(), kernel.dimensions(), y->dimensions(), 1, top, left, &batch);
-  const auto run = s.features > 8 ? PooledConv : s.size == 3 ? PixelConv<3> : PixelConv<5>;
-  float* buffer = Buffer(std::max(PooledConvFloats(s), PixelConvFloats(s)));
+  const auto run = ChooseConvPool(s);
+  float* buffer = Buffer(std::max({PooledConvFloats(s), PixelConvFloats(s), RowPoolConvFloats(s),
+                                   RowPixelConvFloats(s)}));
   for (int64_t n = 0; n < batch; ++n)
     run(x.typed_data() + n * Images(s), kernel.typed_data() + n * Kernel(s),
         bias.typed_data() + n * s.features, s, buffer, y->typed_data() + n * Results(s),

@@ -19,6 +19,8 @@ SHAPES = {
     "more windows in a row than lanes": (2, (9, 46), 1, 7, 5, "SAME"),
     "eight features": (2, (12, 8), 3, 8, 3, ((1, 2), (2, 1))),
     "one feature": (2, (7, 38), 2, 1, 3, "VALID"),
+    "six features, three channels": (2, (12, 42), 3, 6, 5, ((1, 2), (3, 1))),
+    "seven features, more windows than lanes": (2, (9, 46), 3, 7, 5, "SAME"),
     "one window": (17, (6, 6), 2, 3, 5, "VALID"),
     "many windows": (2, (40, 44), 6, 16, 5, "VALID"),
     "many features": (3, (8, 7), 2, 20, 3, "VALID"),
