@@ -81,13 +81,9 @@ class Target:
     def compiler_options(self) -> dict[str, bool]:
         """Returns XLA's options for rounds and evaluations.
 
-        On a CPU, the older of two code generators is used: it takes 0.5 to 0.8 times as long to
-        compile, and residual networks train 1.2 times as fast, while the speed of the other models
-        does not change. A deterministic program for a GPU has no atomic additions, and its kernels
-        are not selected by autotuning.
+        A deterministic program for a GPU has no atomic additions, and its kernels are not selected
+        by autotuning.
         """
-        if self.platform == "cpu":
-            return _accepted("xla_cpu_use_fusion_emitters", False)
         if self.deterministic and self.platform in ("cuda", "rocm"):
             return {"xla_gpu_deterministic_ops": True}
         return {}
@@ -118,13 +114,3 @@ def platform_of(mesh: Mesh) -> str:
         return device.platform
     version = getattr(device.client, "platform_version", "")
     return "rocm" if "rocm" in version.lower() else "cuda"
-
-
-@functools.cache
-def _accepted(option: str, value: bool) -> dict[str, bool]:
-    """Returns the option if XLA's CPU compiler on this machine accepts it."""
-    try:
-        jax.jit(lambda: 0, compiler_options={option: value}).lower().compile()
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return {option: value}

@@ -46,7 +46,12 @@ inline Vector PoolProducts(const Vector (&products)[kTile][2], Vector bias, Posi
 
 // Vectors of windows, for few features.
 
-constexpr int kRowFeatures = 6;  // The number of features whose sums fit in the registers.
+// The numbers of features and of rows of windows whose sums fit in the registers.
+#ifdef __AVX512F__
+constexpr int kRowFeatures = 6, kRowsDown = 2;
+#else
+constexpr int kRowFeatures = 6, kRowsDown = 1;
+#endif
 
 // Transforms rows of adjacent windows: planes [channels, rows, parity, columns] to
 // [rows, channels, 6, kLanes].
@@ -65,44 +70,48 @@ inline void TransformPlanes(const float* planes, const Shape& s, const PixelPlan
     }
 }
 
-template <int kFeatures>
+template <int kFeatures, int kDown>
 void RowPixelPart(const float* x, const float* kernel, const float* bias, const Shape& s,
                   int64_t count, float* y, int8_t* holder) {
   const int64_t row = s.channels * kTile * kLanes;
-  Vector products[kFeatures][kTile][2];
+  Vector products[kDown][kFeatures][kTile][2];
   for (int t = 0; t < kTile; ++t) {
-    Vector sum[kFeatures][2] = {};
+    Vector sum[kFeatures][2 * kDown] = {};
     const float* pixels = x + t * kLanes;
     for (int64_t n = 0; n < kRowTaps * s.channels; ++n) {
-      const Vector top = Load(pixels), bottom = Load(pixels + row);
-      for (int f = 0; f < kFeatures; ++f) {
-        sum[f][0] += kernel[f] * top;
-        sum[f][1] += kernel[f] * bottom;
-      }
+      Vector line[2 * kDown];
+      for (int r = 0; r < 2 * kDown; ++r) line[r] = Load(pixels + r * row);
+      for (int f = 0; f < kFeatures; ++f)
+        for (int r = 0; r < 2 * kDown; ++r) sum[f][r] += kernel[f] * line[r];
       kernel += s.features, pixels += kTile * kLanes;
     }
-    for (int f = 0; f < kFeatures; ++f)
-      for (int r = 0; r < 2; ++r) products[f][t][r] = sum[f][r];
+    for (int r = 0; r < 2 * kDown; ++r)
+      for (int f = 0; f < kFeatures; ++f) products[r / 2][f][t][r % 2] = sum[f][r];
   }
-  Vector results[kFeatures];
-  Positions places[kFeatures];
-  for (int f = 0; f < kFeatures; ++f)
-    results[f] = PoolProducts(products[f], Vector{} + bias[f], &places[f]);
-  WriteWindows(results, places, s, count, y, holder);
+  for (int d = 0; d < kDown; ++d) {
+    Vector results[kFeatures];
+    Positions places[kFeatures];
+    for (int f = 0; f < kFeatures; ++f)
+      results[f] = PoolProducts(products[d][f], Vector{} + bias[f], &places[f]);
+    const int64_t at = d * s.columns * s.features;
+    WriteWindows(results, places, s, count, y + at, holder + at);
+  }
 }
 
+// Computes `count` adjacent windows of `down` rows.
 template <int kFeatures = kRowFeatures>
 void RowPixels(const float* x, const float* kernel, const float* bias, const Shape& s,
-               int64_t group, int64_t count, float* y, int8_t* holder) {
+               int64_t group, int64_t down, int64_t count, float* y, int8_t* holder) {
   if (group < kFeatures) {
     if constexpr (kFeatures > 1)
-      RowPixels<kFeatures - 1>(x, kernel, bias, s, group, count, y, holder);
+      RowPixels<kFeatures - 1>(x, kernel, bias, s, group, down, count, y, holder);
     return;
   }
+  const auto run = down > 1 ? RowPixelPart<kFeatures, 2> : RowPixelPart<kFeatures, 1>;
   for (int64_t begin = 0; begin < s.features; begin += kFeatures) {
     // The last features overlap those before them.
     const int64_t f = std::min(begin, s.features - kFeatures);
-    RowPixelPart<kFeatures>(x, kernel + f, bias + f, s, count, y + f, holder + f);
+    run(x, kernel + f, bias + f, s, count, y + f, holder + f);
   }
 }
 
@@ -124,11 +133,14 @@ inline void RowPixelConv(const float* x, const float* kernel, const float* bias,
   for (int64_t n = 0; n < s.images; ++n) {
     PadPixels(x + n * s.height * s.width * s.channels, s, planes, pixels);
     for (int64_t w = 0; w < s.columns; w += kLanes) {
-      for (int64_t h = 0; h < s.rows; ++h) {
-        const int64_t known = h ? 2 * h + kRowTaps - 1 : 0;
-        TransformPlanes(pixels + w, s, planes, known, 2 * h + kRowTaps + 1, rows);
+      int64_t known = 0;
+      for (int64_t h = 0, down = kRowsDown; h < s.rows; h += down) {
+        down = std::min(down, s.rows - h);
+        const int64_t needed = 2 * (h + down) + kRowTaps - 1;
+        TransformPlanes(pixels + w, s, planes, known, needed, rows);
+        known = needed;
         const int64_t at = ((n * s.rows + h) * s.columns + w) * s.features;
-        RowPixels(rows + 2 * h * row, weights, bias, s, (s.features + parts - 1) / parts,
+        RowPixels(rows + 2 * h * row, weights, bias, s, (s.features + parts - 1) / parts, down,
                   std::min<int64_t>(kLanes, s.columns - w), y + at, holder + at);
       }
     }
