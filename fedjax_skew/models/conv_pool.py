@@ -2,7 +2,8 @@
 
 The result of the convolution is four times as large as the pooled result, and with few channels it
 costs more to move it than to compute it. Here it never leaves the registers, and the backward pass
-only visits the pixels that hold the maximum of a window.
+only visits the pixels that hold the maximum of a window. Their positions are computed only if there
+is a backward pass.
 """
 
 import functools
@@ -33,6 +34,7 @@ def supports(kernel: tuple[int, ...], dtype: jnp.dtype) -> bool:
     )
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
     """Computes ``relu(max_pool(conv(x, kernel) + bias))`` with windows of 2x2.
 
@@ -48,33 +50,45 @@ def conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> Array:
     Returns:
         ``[B, H' // 2, W' // 2, Cout]``, where the convolution has ``H'`` rows and ``W'`` columns.
     """
-    return _conv_pool_relu(x, kernel, bias, pads)[0]
+    out = jax.ShapeDtypeStruct(_result_shape(x, kernel, pads), jnp.float32)
+    return _call("conv_pool", out, pads, x, kernel, bias)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _conv_pool_relu(x: Array, kernel: Array, bias: Array, pads: Pads) -> tuple[Array, Array]:
+def _with_places(x: Array, kernel: Array, bias: Array, pads: Pads) -> tuple[Array, Array]:
     """Also returns the int8 positions of the maxima, -1 where the gradient of ReLU is 0."""
+    shape = _result_shape(x, kernel, pads)
+    types = (jax.ShapeDtypeStruct(shape, jnp.float32), jax.ShapeDtypeStruct(shape, jnp.int8))
+    return _call("conv_pool_places", types, pads, x, kernel, bias)
+
+
+def _result_shape(x: Array, kernel: Array, pads: Pads) -> tuple[int, ...]:
     rows, columns = (
         (n + sum(p) - kernel.shape[0] + 1) // 2 for n, p in zip(x.shape[1:3], pads, strict=True)
     )
-    shape = (x.shape[0], rows, columns, kernel.shape[3])
-    types = (jax.ShapeDtypeStruct(shape, jnp.float32), jax.ShapeDtypeStruct(shape, jnp.int8))
-    return _call("conv_pool", types, pads, x, kernel, bias)
+    return x.shape[0], rows, columns, kernel.shape[3]
 
 
 def _forward(x, kernel, bias, pads):
-    y, holder = _conv_pool_relu(x, kernel, bias, pads)
-    return (y, holder), (x, kernel, holder)
+    y, holder = _with_places(x, kernel, bias, pads)
+    return y, (x, kernel, holder)
 
 
-def _backward(pads, residuals, cotangents):
+def _backward(pads, residuals, dy):
     x, kernel, holder = residuals
-    dy, _ = cotangents
     dx = _image_gradient(kernel, holder, dy, x.shape[1:3], pads)
     return dx, *_kernel_gradient(x, holder, dy, kernel.shape[0], pads)
 
 
-_conv_pool_relu.defvjp(_forward, _backward)
+def _forward_with_places(x, kernel, bias, pads):
+    y, residuals = _forward(x, kernel, bias, pads)
+    return (y, residuals[-1]), residuals
+
+
+conv_pool_relu.defvjp(_forward, _backward)
+_with_places.defvjp(
+    _forward_with_places, lambda pads, residuals, dy: _backward(pads, residuals, dy[0])
+)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))

@@ -1,6 +1,6 @@
 """C++ kernels for CPUs, compiled for this machine on first use.
 
-They compute convolutions, gradients of dense layers, batch normalisation, and augmentations.
+They compute convolutions, products of dense layers, batch normalisation, and augmentations.
 
 The library is kept in ``$FEDJAX_SKEW_CACHE`` or ``~/.cache/fedjax_skew``, under a name that depends
 on the sources, the compiler, the processor and the version of jaxlib. ``$CXX`` selects the
@@ -27,9 +27,10 @@ TARGETS = (
     "image_gradient",
     "kernel_gradient",
     "conv_pool",
+    "conv_pool_places",
     "conv_pool_image_gradient",
     "conv_pool_kernel_gradient",
-    "dense_gradient",
+    "dense",
     "batch_norm",
     "batch_norm_gradient",
     "crop_flip",

@@ -1,79 +1,76 @@
-// The gradient of a dense layer's weights.
+// Matrix products of dense layers.
 
 #ifndef FEDJAX_SKEW_DENSE_H_
 #define FEDJAX_SKEW_DENSE_H_
+
+#include <algorithm>
+#include <cstring>
 
 #include "direct.h"
 #include "simd.h"
 
 namespace fedjax_skew {
 
-// out[k, n] = sum over b of x[b, k] dy[b, n].
-struct DenseShape {
-  int64_t rows, inputs, outputs;  // Of x and dy.
+// out[i, n] = sum over k of a[i, k] b[k, n]. If `transposed`, `a` is stored as [inner, rows].
+struct Product {
+  const float* a;
+  const float* b;
+  int64_t rows, inner, columns;
+  bool transposed;
+  float* out;
 };
 
-template <typename V, int kInputs, int kVectors>
-inline void DensePart(const float* x, const float* dy, int64_t dy_row, const DenseShape& s,
-                      float* out) {
+// Computes kRows adjacent rows of adjacent columns, whose sums stay in the registers.
+template <typename V, int kRows, int kVectors, bool kTransposed>
+inline void ProductPart(const Product& p, int64_t row, int64_t column) {
   constexpr int lanes = sizeof(V) / 4;
-  V sum[kInputs][kVectors] = {};
-  for (int64_t b = 0; b < s.rows; ++b, x += s.inputs, dy += dy_row) {
-    V row[kVectors];
-    for (int v = 0; v < kVectors; ++v) std::memcpy(&row[v], dy + v * lanes, sizeof(V));
-    for (int k = 0; k < kInputs; ++k)
-      for (int v = 0; v < kVectors; ++v) sum[k][v] += x[k] * row[v];
+  const int64_t a_row = kTransposed ? 1 : p.inner, a_next = kTransposed ? p.rows : 1;
+  const float *a = p.a + row * a_row, *b = p.b + column;
+  float* out = p.out + row * p.columns + column;
+  V sum[kRows][kVectors] = {};
+  for (int64_t k = 0; k < p.inner; ++k, a += a_next, b += p.columns) {
+    V line[kVectors];
+    for (int v = 0; v < kVectors; ++v) std::memcpy(&line[v], b + v * lanes, sizeof(V));
+    for (int i = 0; i < kRows; ++i)
+      for (int v = 0; v < kVectors; ++v) sum[i][v] += a[i * a_row] * line[v];
   }
-  for (int k = 0; k < kInputs; ++k)
+  for (int i = 0; i < kRows; ++i)
     for (int v = 0; v < kVectors; ++v)
-      std::memcpy(out + k * s.outputs + v * lanes, &sum[k][v], sizeof(V));
+      std::memcpy(out + i * p.columns + v * lanes, &sum[i][v], sizeof(V));
 }
 
-constexpr int kPanel = 2 * kLanes;
+// Computes adjacent columns of all rows. The last group of rows overlaps the one before it.
+template <typename V, int kRows, int kVectors, bool kTransposed>
+inline void ProductColumns(const Product& p, int64_t column) {
+  for (int64_t begin = 0; begin < p.rows; begin += kRows)
+    ProductPart<V, kRows, kVectors, kTransposed>(p, std::min(begin, p.rows - kRows), column);
+}
 
-inline int64_t DenseFloats(const DenseShape& s) { return s.rows * s.outputs; }
-
-// Computes groups of kInputs inputs; the last one overlaps the one before it.
-template <int kInputs>
-void DenseGroups(const float* x, const float* dy, const DenseShape& s, const float* panels,
-                 float* out) {
+// The last vector of columns overlaps the one before it.
+template <int kRows, bool kTransposed>
+void ProductRows(const Product& p) {
   typedef float Eight __attribute__((vector_size(32), aligned(4)));
-  const int64_t end = s.outputs / kPanel * kPanel, row = s.outputs;
-  for (int64_t begin = 0; begin < s.inputs; begin += kInputs) {
-    const int64_t k = std::max<int64_t>(0, std::min<int64_t>(begin, s.inputs - kInputs));
-    float* to = out + k * row;
-    for (int64_t n = 0; n < end; n += kPanel)
-      DensePart<Vector, kInputs, 2>(x + k, panels + n * s.rows, kPanel, s, to + n);
-    for (int64_t n = end; n < row; n += kLanes) {
-      const int64_t rest = row - n;
-      if (rest > 8) {
-        const int64_t at = std::min(n, row - kLanes);
-        DensePart<Vector, kInputs, 1>(x + k, dy + at, row, s, to + at);
-      } else {
-        DensePart<Eight, kInputs, 1>(x + k, dy + row - 8, row, s, to + row - 8);
-      }
-    }
+  int64_t n = 0;
+  for (; n + 2 * kLanes <= p.columns; n += 2 * kLanes)
+    ProductColumns<Vector, kRows, 2, kTransposed>(p, n);
+  for (; p.columns - n > 8; n += kLanes)
+    ProductColumns<Vector, kRows, 1, kTransposed>(p, std::min(n, p.columns - kLanes));
+  if (n < p.columns) ProductColumns<Eight, kRows, 1, kTransposed>(p, p.columns - 8);
+}
+
+// `group` is the size of the groups of rows.
+template <int kRows = kMaxRows>
+void ProductRows(const Product& p, int64_t group) {
+  if (group == kRows) {
+    p.transposed ? ProductRows<kRows, true>(p) : ProductRows<kRows, false>(p);
+  } else if constexpr (kRows > 1) {
+    ProductRows<kRows - 1>(p, group);
   }
 }
 
-// `group` is the size of the groups of inputs.
-template <int kInputs = kMaxRows>
-void DenseGroups(const float* x, const float* dy, const DenseShape& s, const float* panels,
-                 float* out, int64_t group) {
-  if (group == kInputs) {
-    DenseGroups<kInputs>(x, dy, s, panels, out);
-  } else if constexpr (kInputs > 1) {
-    DenseGroups<kInputs - 1>(x, dy, s, panels, out, group);
-  }
-}
-
-inline void DenseGradient(const float* x, const float* dy, const DenseShape& s, float* buffer,
-                          float* out) {
-  // Two vectors of every row are moved next to each other, where they stay in the cache.
-  for (int64_t n = 0; n + kPanel <= s.outputs; n += kPanel)
-    for (int64_t b = 0; b < s.rows; ++b)
-      std::memcpy(buffer + n * s.rows + b * kPanel, dy + b * s.outputs + n, 4 * kPanel);
-  DenseGroups(x, dy, s, buffer, out, GroupSize(s.inputs));
+// There are at least as many columns as numbers in a vector.
+inline void Multiply(const Product& p) {
+  if (p.rows > 0) ProductRows(p, GroupSize(p.rows));
 }
 
 }  // namespace fedjax_skew

@@ -1,6 +1,5 @@
-// XLA's custom calls: a convolution and its two gradients, the same with pooling and ReLU, the
-// gradient of a dense layer's weights, batch normalisation, crop and flip, and AutoAugment's
-// operations.
+// XLA's custom calls: a convolution and its two gradients, the same with pooling and ReLU, products
+// of dense layers, batch normalisation, crop and flip, and AutoAugment's operations.
 //
 // Arrays of networks are float32 with the layouts of flax.linen; additional leading axes are batches of
 // independent operations, as `vmap` makes them. A call runs on the thread of its device.
@@ -145,8 +144,8 @@ auto ChooseConvPool(const Shape& s) {
   return s.size == 3 ? PixelConv<3> : PixelConv<5>;
 }
 
-ffi::Error ConvPool(Array x, Array kernel, Array bias, int64_t top, int64_t left, Result y,
-                    PlacesResult holder) {
+ffi::Error ConvPoolTo(Array x, Array kernel, Array bias, int64_t top, int64_t left, Result y,
+                      int8_t* holder) {
   int64_t batch;
   const Shape s =
       MakeShape(x.dimensions(), kernel.dimensions(), y->dimensions(), 1, top, left, &batch);
@@ -155,9 +154,18 @@ ffi::Error ConvPool(Array x, Array kernel, Array bias, int64_t top, int64_t left
                                    RowPixelConvFloats(s)}));
   for (int64_t n = 0; n < batch; ++n)
     run(x.typed_data() + n * Images(s), kernel.typed_data() + n * Kernel(s),
-        bias.typed_data() + n * s.features, s, buffer, y->typed_data() + n * Results(s),
-        holder->typed_data() + n * Results(s));
+        bias.typed_data() + n * s.features, s, buffer,
+        Pooled{y->typed_data(), holder} + n * Results(s));
   return ffi::Error::Success();
+}
+
+ffi::Error ConvPool(Array x, Array kernel, Array bias, int64_t top, int64_t left, Result y) {
+  return ConvPoolTo(x, kernel, bias, top, left, y, nullptr);
+}
+
+ffi::Error ConvPoolPlaces(Array x, Array kernel, Array bias, int64_t top, int64_t left, Result y,
+                          PlacesResult holder) {
+  return ConvPoolTo(x, kernel, bias, top, left, y, holder->typed_data());
 }
 
 ffi::Error ConvPoolImageGradient(Array kernel, Places holder, Array dy, int64_t top, int64_t left,
@@ -235,15 +243,15 @@ ffi::Error NormGradient(Array x, Where where, Array scale, Array bias, Array mea
   return ffi::Error::Success();
 }
 
-ffi::Error DenseWeights(Array x, Array dy, Result out) {
-  const auto left = x.dimensions(), right = dy.dimensions();
+ffi::Error Dense(Array a, Array b, bool transposed, Result out) {
+  const auto left = a.dimensions(), right = b.dimensions();
   const size_t n = left.size() - 2;
-  const DenseShape s = {left[n], left[n + 1], right[n + 1]};
-  const int64_t batch = out->element_count() / std::max<int64_t>(1, s.inputs * s.outputs);
-  float* buffer = Buffer(DenseFloats(s));
+  const int64_t inner = right[n], columns = right[n + 1];
+  const int64_t rows = transposed ? left[n + 1] : left[n];
+  const int64_t batch = out->element_count() / std::max<int64_t>(1, rows * columns);
   for (int64_t i = 0; i < batch; ++i)
-    DenseGradient(x.typed_data() + i * s.rows * s.inputs, dy.typed_data() + i * s.rows * s.outputs,
-                  s, buffer, out->typed_data() + i * s.inputs * s.outputs);
+    Multiply({a.typed_data() + i * rows * inner, b.typed_data() + i * inner * columns, rows, inner,
+              columns, transposed, out->typed_data() + i * rows * columns});
   return ffi::Error::Success();
 }
 
@@ -303,8 +311,7 @@ auto PoolBinding() {
       .Arg<Array>()
       .Attr<int64_t>("top")
       .Attr<int64_t>("left")
-      .Ret<Array>()
-      .Ret<Places>();
+      .Ret<Array>();
 }
 
 auto PoolImageBinding() {
@@ -354,13 +361,14 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(conv, Conv, Binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(image_gradient, ImageGradient, Binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kernel_gradient, KernelGradient, Binding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool, ConvPool, PoolBinding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_places, ConvPoolPlaces, PoolBinding().Ret<Places>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_image_gradient, ConvPoolImageGradient, PoolImageBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(conv_pool_kernel_gradient, ConvPoolKernelGradient,
                               PoolKernelBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm, Norm, NormBinding());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(batch_norm_gradient, NormGradient, NormGradientBinding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(dense_gradient, DenseWeights,
-                              ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Ret<Array>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    dense, Dense, ffi::Ffi::Bind().Arg<Array>().Arg<Array>().Attr<bool>("transposed").Ret<Array>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(crop_flip, CropFlipAll,
                               ffi::Ffi::Bind()
                                   .Arg<Bytes>()

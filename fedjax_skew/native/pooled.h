@@ -41,31 +41,38 @@ inline int64_t PaddedFeatures(const Shape& s) {
   return (s.features + kLanes - 1) / kLanes * kLanes;
 }
 
+// Pooled results and the positions of the maxima, which are not computed if `holder` is null.
+struct Pooled {
+  Pooled operator+(int64_t n) const { return {y + n, holder ? holder + n : nullptr}; }
+
+  float* y;
+  int8_t* holder;
+};
+
 // One row of windows on padded planes, with a padded kernel [channels, size, size, features].
 struct WindowRow {
   const float* planes;
   const float* kernel;
   const float* bias;
   const Shape& s;
-  float* y;
-  int8_t* holder;
+  Pooled out;
 };
 
 typedef decltype(Vector{} > Vector{}) Positions;
 
-// Returns relu(max(pixels) + bias) and writes the position of the maximum.
-inline Vector PoolPixels(const Vector (&pixels)[4], Vector bias, Positions* holder) {
+// Returns relu(max(pixels) + bias) and writes the position of the maximum if it is wanted.
+inline Vector PoolPixels(const Vector (&pixels)[4], Vector bias, bool wanted, Positions* holder) {
   Vector most = pixels[0];
   Positions at{};
   for (int place = 1; place < 4; ++place) {
     const Vector pixel = pixels[place];
     const Positions larger = (pixel > most) | (pixel != pixel);  // A result that is NaN stays.
     most = larger ? pixel : most;
-    at = larger ? Positions{} + place : at;
+    if (wanted) at = larger ? Positions{} + place : at;
   }
   most += bias;
   const Positions inactive = most <= 0;
-  *holder = inactive ? Positions{} - 1 : at;
+  if (wanted) *holder = inactive ? Positions{} - 1 : at;
   return inactive ? Vector{} : most;
 }
 
@@ -80,14 +87,18 @@ inline PlaceBytes Narrow(Positions places) {
 }
 
 // Writes `count` adjacent features of a window.
-inline void WriteFeatures(Vector result, Positions place, int64_t count, float* y, int8_t* holder) {
+inline void WriteFeatures(Vector result, Positions place, int64_t count, Pooled out) {
+  if (count == kLanes) {
+    Store(out.y, result);
+  } else {
+    std::memcpy(out.y, &result, 4 * count);
+  }
+  if (!out.holder) return;
   const PlaceBytes bytes = Narrow(place);
   if (count == kLanes) {
-    Store(y, result);
-    std::memcpy(holder, &bytes, kLanes);
+    std::memcpy(out.holder, &bytes, kLanes);
   } else {
-    std::memcpy(y, &result, 4 * count);
-    std::memcpy(holder, &bytes, count);
+    std::memcpy(out.holder, &bytes, count);
   }
 }
 
@@ -121,10 +132,9 @@ FEDJAX_SKEW_KEEP_SUMS void PoolPart(const WindowRow& r, int64_t first, int64_t f
   const int64_t count = std::min<int64_t>(kLanes, s.features - f);
   for (int n = 0; n < kWindows; ++n) {
     Positions place;
-    const Vector result =
-        PoolPixels({sum[n][0], sum[n][1], sum[n][2], sum[n][3]}, Load(r.bias + f), &place);
-    const int64_t at = (first + n) * s.features + f;
-    WriteFeatures(result, place, count, r.y + at, r.holder + at);
+    const Vector result = PoolPixels({sum[n][0], sum[n][1], sum[n][2], sum[n][3]},
+                                     Load(r.bias + f), r.out.holder, &place);
+    WriteFeatures(result, place, count, r.out + ((first + n) * s.features + f));
   }
 }
 
@@ -153,7 +163,7 @@ inline int64_t PooledConvFloats(const Shape& s) {
 }
 
 inline void PooledConv(const float* x, const float* kernel, const float* bias, const Shape& s,
-                       float* buffer, float* y, int8_t* holder) {
+                       float* buffer, Pooled out) {
   const int64_t features = PaddedFeatures(s), taps = s.size * s.size;
   float *weights = buffer, *shift = weights + s.channels * taps * features;
   float* planes = shift + features;
@@ -167,8 +177,8 @@ inline void PooledConv(const float* x, const float* kernel, const float* bias, c
   for (int64_t n = 0; n < s.images; ++n) {
     PadPlanes(x + n * s.height * s.width * s.channels, s, planes);
     for (int64_t h = 0; h < s.rows; ++h) {
-      const int64_t at = (n * s.rows + h) * s.columns * s.features;
-      PoolRow({planes + 2 * h * WindowsWidth(s), weights, shift, s, y + at, holder + at}, group);
+      const Pooled row = out + (n * s.rows + h) * s.columns * s.features;
+      PoolRow({planes + 2 * h * WindowsWidth(s), weights, shift, s, row}, group);
     }
   }
 }

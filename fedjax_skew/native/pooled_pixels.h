@@ -90,34 +90,38 @@ inline void PadPixels(const float* x, const Shape& s, const PixelPlanes& planes,
 // Writes results [kFeatures, kLanes] of `count` adjacent windows.
 template <int kFeatures>
 void WriteWindows(const Vector (&results)[kFeatures], const Positions (&places)[kFeatures],
-                  const Shape& s, int64_t count, float* y, int8_t* holder) {
+                  const Shape& s, int64_t count, Pooled out) {
 #ifdef __AVX512F__
   if constexpr (kFeatures == 6) {
     if (s.features == 6) {  // All numbers are adjacent.
       alignas(64) float numbers[6 * kLanes];
+      for (int n = 0; n < 6; ++n) Store(numbers + n * kLanes, Interleave(results, n));
+      std::memcpy(out.y, numbers, 4 * 6 * count);
+      if (!out.holder) return;
       alignas(64) int8_t bytes[6 * kLanes];
       Vector at[6];
       for (int f = 0; f < 6; ++f) at[f] = reinterpret_cast<Vector>(places[f]);
       for (int n = 0; n < 6; ++n) {
         const PlaceBytes part = Narrow(reinterpret_cast<Positions>(Interleave(at, n)));
-        Store(numbers + n * kLanes, Interleave(results, n));
         std::memcpy(bytes + n * kLanes, &part, sizeof(part));
       }
-      std::memcpy(y, numbers, 4 * 6 * count);
-      std::memcpy(holder, bytes, 6 * count);
+      std::memcpy(out.holder, bytes, 6 * count);
       return;
     }
   }
 #endif
-  for (int64_t n = 0; n < count; ++n, y += s.features, holder += s.features)
-    for (int f = 0; f < kFeatures; ++f) y[f] = results[f][n], holder[f] = places[f][n];
+  for (int64_t n = 0; n < count; ++n)
+    for (int f = 0; f < kFeatures; ++f) {
+      out.y[n * s.features + f] = results[f][n];
+      if (out.holder) out.holder[n * s.features + f] = places[f][n];
+    }
 }
 
 // Computes adjacent windows of one row for kFeatures features. `x` is the first pixel of the first
 // window, `kernel` [channels, size, size, features] and `bias` start at the first feature.
 template <int kSize, int kFeatures>
 void PixelPart(const float* x, const float* kernel, const float* bias, const Shape& s,
-               const PixelPlanes& planes, int64_t count, float* y, int8_t* holder) {
+               const PixelPlanes& planes, int64_t count, Pooled out) {
   const int64_t row = 2 * planes.width;
   Vector sum[kFeatures][4] = {};
   for (int64_t c = 0; c < s.channels; ++c)
@@ -135,17 +139,17 @@ void PixelPart(const float* x, const float* kernel, const float* bias, const Sha
   Positions places[kFeatures];
   for (int f = 0; f < kFeatures; ++f)
     results[f] = PoolPixels({sum[f][0], sum[f][1], sum[f][2], sum[f][3]}, Vector{} + bias[f],
-                            &places[f]);
-  WriteWindows(results, places, s, count, y, holder);
+                            out.holder, &places[f]);
+  WriteWindows(results, places, s, count, out);
 }
 
 // Computes all features, at most kFeatures at a time and as evenly as possible.
 template <int kSize, int kFeatures = kPixelFeatures>
 void PixelRow(const float* x, const float* kernel, const float* bias, const Shape& s,
-              const PixelPlanes& planes, int64_t group, float* y, int8_t* holder) {
+              const PixelPlanes& planes, int64_t group, Pooled out) {
   if (group < kFeatures) {
     if constexpr (kFeatures > 1)
-      PixelRow<kSize, kFeatures - 1>(x, kernel, bias, s, planes, group, y, holder);
+      PixelRow<kSize, kFeatures - 1>(x, kernel, bias, s, planes, group, out);
     return;
   }
   for (int64_t begin = 0; begin < s.features; begin += kFeatures) {
@@ -154,7 +158,7 @@ void PixelRow(const float* x, const float* kernel, const float* bias, const Shap
     for (int64_t w = 0; w < s.columns; w += kLanes)
       PixelPart<kSize, kFeatures>(x + w, kernel + f, bias + f, s, planes,
                                   std::min<int64_t>(kLanes, s.columns - w),
-                                  y + w * s.features + f, holder + w * s.features + f);
+                                  out + (w * s.features + f));
   }
 }
 
@@ -165,7 +169,7 @@ inline int64_t PixelConvFloats(const Shape& s) {
 
 template <int kSize>
 void PixelConv(const float* x, const float* kernel, const float* bias, const Shape& s,
-               float* buffer, float* y, int8_t* holder) {
+               float* buffer, Pooled out) {
   const PixelPlanes planes(s);
   const int64_t taps = s.size * s.size, image = s.height * s.width * s.channels;
   const int64_t parts = (s.features + kPixelFeatures - 1) / kPixelFeatures;
@@ -178,9 +182,9 @@ void PixelConv(const float* x, const float* kernel, const float* bias, const Sha
   for (int64_t n = 0; n < s.images; ++n) {
     PadPixels(x + n * image, s, planes, pixels);
     for (int64_t h = 0; h < s.rows; ++h) {
-      const int64_t at = (n * s.rows + h) * s.columns * s.features;
       PixelRow<kSize>(pixels + 4 * h * planes.width, weights, bias, s, planes,
-                      (s.features + parts - 1) / parts, y + at, holder + at);
+                      (s.features + parts - 1) / parts,
+                      out + (n * s.rows + h) * s.columns * s.features);
     }
   }
 }

@@ -34,14 +34,15 @@ inline void TransformKernelRows(const float* kernel, const Shape& s, int64_t ste
 }
 
 // Returns the pooled result of a window from the products [place][row], and its position.
-inline Vector PoolProducts(const Vector (&products)[kTile][2], Vector bias, Positions* holder) {
+inline Vector PoolProducts(const Vector (&products)[kTile][2], Vector bias, bool wanted,
+                           Positions* holder) {
   Vector pixels[4];
   for (int row = 0; row < 2; ++row) {
     Vector t[kTile];
     for (int n = 0; n < kTile; ++n) t[n] = products[n][row];
     TransformResult<2>(t, pixels + 2 * row);
   }
-  return PoolPixels(pixels, bias, holder);
+  return PoolPixels(pixels, bias, wanted, holder);
 }
 
 // Vectors of windows, for few features.
@@ -72,7 +73,7 @@ inline void TransformPlanes(const float* planes, const Shape& s, const PixelPlan
 
 template <int kFeatures, int kDown>
 void RowPixelPart(const float* x, const float* kernel, const float* bias, const Shape& s,
-                  int64_t count, float* y, int8_t* holder) {
+                  int64_t count, Pooled out) {
   const int64_t row = s.channels * kTile * kLanes;
   Vector products[kDown][kFeatures][kTile][2];
   for (int t = 0; t < kTile; ++t) {
@@ -92,26 +93,25 @@ void RowPixelPart(const float* x, const float* kernel, const float* bias, const 
     Vector results[kFeatures];
     Positions places[kFeatures];
     for (int f = 0; f < kFeatures; ++f)
-      results[f] = PoolProducts(products[d][f], Vector{} + bias[f], &places[f]);
-    const int64_t at = d * s.columns * s.features;
-    WriteWindows(results, places, s, count, y + at, holder + at);
+      results[f] = PoolProducts(products[d][f], Vector{} + bias[f], out.holder, &places[f]);
+    WriteWindows(results, places, s, count, out + d * s.columns * s.features);
   }
 }
 
 // Computes `count` adjacent windows of `down` rows.
 template <int kFeatures = kRowFeatures>
 void RowPixels(const float* x, const float* kernel, const float* bias, const Shape& s,
-               int64_t group, int64_t down, int64_t count, float* y, int8_t* holder) {
+               int64_t group, int64_t down, int64_t count, Pooled out) {
   if (group < kFeatures) {
     if constexpr (kFeatures > 1)
-      RowPixels<kFeatures - 1>(x, kernel, bias, s, group, down, count, y, holder);
+      RowPixels<kFeatures - 1>(x, kernel, bias, s, group, down, count, out);
     return;
   }
   const auto run = down > 1 ? RowPixelPart<kFeatures, 2> : RowPixelPart<kFeatures, 1>;
   for (int64_t begin = 0; begin < s.features; begin += kFeatures) {
     // The last features overlap those before them.
     const int64_t f = std::min(begin, s.features - kFeatures);
-    run(x, kernel + f, bias + f, s, count, y + f, holder + f);
+    run(x, kernel + f, bias + f, s, count, out + f);
   }
 }
 
@@ -122,7 +122,7 @@ inline int64_t RowPixelConvFloats(const Shape& s) {
 }
 
 inline void RowPixelConv(const float* x, const float* kernel, const float* bias, const Shape& s,
-                         float* buffer, float* y, int8_t* holder) {
+                         float* buffer, Pooled out) {
   const PixelPlanes planes(s);
   const int64_t parts = (s.features + kRowFeatures - 1) / kRowFeatures;
   const int64_t row = s.channels * kTile * kLanes;
@@ -141,7 +141,7 @@ inline void RowPixelConv(const float* x, const float* kernel, const float* bias,
         known = needed;
         const int64_t at = ((n * s.rows + h) * s.columns + w) * s.features;
         RowPixels(rows + 2 * h * row, weights, bias, s, (s.features + parts - 1) / parts, down,
-                  std::min<int64_t>(kLanes, s.columns - w), y + at, holder + at);
+                  std::min<int64_t>(kLanes, s.columns - w), out + at);
       }
     }
   }
@@ -172,7 +172,7 @@ inline void TransformRows(const float* x, const Shape& s, float* out) {
 
 template <int kWindows>
 void RowPoolPart(const float* x, const float* kernel, const float* bias, const Shape& s, int64_t f,
-                 float* y, int8_t* holder) {
+                 Pooled out) {
   const int64_t features = PaddedFeatures(s), step = TileStep(s), tile = kTile * step;
   const int64_t row = s.columns * tile;
   Vector products[kWindows][kTile][2];
@@ -193,25 +193,24 @@ void RowPoolPart(const float* x, const float* kernel, const float* bias, const S
   }
   for (int n = 0; n < kWindows; ++n) {
     Positions place;
-    const Vector result = PoolProducts(products[n], Load(bias), &place);
-    WriteFeatures(result, place, std::min<int64_t>(kLanes, s.features - f), y + n * s.features,
-                  holder + n * s.features);
+    const Vector result = PoolProducts(products[n], Load(bias), out.holder, &place);
+    WriteFeatures(result, place, std::min<int64_t>(kLanes, s.features - f), out + n * s.features);
   }
 }
 
 // The last group of windows overlaps the one before it. `windows` is the size of the groups.
 template <int kWindows = kMaxRows / 2>
 void RowPool(const float* x, const float* kernel, const float* bias, const Shape& s,
-             int64_t windows, float* y, int8_t* holder) {
+             int64_t windows, Pooled out) {
   if (windows < kWindows) {
-    if constexpr (kWindows > 1) RowPool<kWindows - 1>(x, kernel, bias, s, windows, y, holder);
+    if constexpr (kWindows > 1) RowPool<kWindows - 1>(x, kernel, bias, s, windows, out);
     return;
   }
   for (int64_t begin = 0; begin < s.columns; begin += kWindows) {
     const int64_t w = std::max<int64_t>(0, std::min(begin, s.columns - kWindows));
     for (int64_t f = 0; f < s.features; f += kLanes)
       RowPoolPart<kWindows>(x + w * kTile * TileStep(s), kernel + f, bias + f, s, f,
-                            y + w * s.features + f, holder + w * s.features + f);
+                            out + (w * s.features + f));
   }
 }
 
@@ -222,7 +221,7 @@ inline int64_t RowPoolConvFloats(const Shape& s) {
 }
 
 inline void RowPoolConv(const float* x, const float* kernel, const float* bias, const Shape& s,
-                        float* buffer, float* y, int8_t* holder) {
+                        float* buffer, Pooled out) {
   const int64_t features = PaddedFeatures(s), tile = kTile * TileStep(s);
   const int64_t group = GroupSize(s.columns, kMaxRows / 2, kMinRows / 2);
   float *weights = buffer, *shift = weights + kRowPlaces * s.channels * features;
@@ -236,8 +235,8 @@ inline void RowPoolConv(const float* x, const float* kernel, const float* bias, 
           WindowsHeight(s), WindowsWidth(s), padded);
     TransformRows(padded, s, tiles);
     for (int64_t h = 0; h < s.rows; ++h) {
-      const int64_t at = (n * s.rows + h) * s.columns * s.features;
-      RowPool(tiles + 2 * h * s.columns * tile, weights, shift, s, group, y + at, holder + at);
+      RowPool(tiles + 2 * h * s.columns * tile, weights, shift, s, group,
+              out + (n * s.rows + h) * s.columns * s.features);
     }
   }
 }

@@ -72,7 +72,10 @@ def _close(actual, expected, tolerance=1e-4):
 def test_equals_the_operations_one_by_one_in_value_and_gradient(name):
     *arrays, pads = _make(name)
     expected = _jit(_value_and_grad(_one_by_one, pads))(*arrays)
-    _close(_jit(_value_and_grad(conv_pool.conv_pool_relu, pads))(*arrays), expected)
+    found = _jit(_value_and_grad(conv_pool.conv_pool_relu, pads))(*arrays)
+    _close(found, expected)
+    alone = conv_pool.conv_pool_relu(*arrays, pads)  # Without the positions of the maxima.
+    np.testing.assert_array_equal(alone, found[0][1])
 
 
 @pytest.mark.parametrize("name", ["valid", "many features"])
@@ -139,6 +142,14 @@ def test_the_gradient_of_images_costs_nothing_if_nobody_asks():
 
     assert calls((1, 2)) == 0
     assert calls((0, 1, 2)) > 0
+
+
+def test_positions_are_computed_for_a_backward_pass_only():
+    *arrays, pads = _make("valid")
+    run = functools.partial(conv_pool.conv_pool_relu, pads=pads)
+    assert "conv_pool_places" not in jax.jit(run).lower(*arrays).as_text()
+    grad = jax.jit(jax.grad(lambda *arrays: run(*arrays).sum()))
+    assert "conv_pool_places" in grad.lower(*arrays).as_text()
 
 
 def test_results_that_are_not_finite_stay():
