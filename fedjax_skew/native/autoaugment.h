@@ -107,7 +107,11 @@ class Augmenter {
         const Ints mixed =
             __builtin_convertvector(Mix(upper, lower, bottom_parts[column]), Ints);
         const PixelBytes bytes = __builtin_convertvector(mixed, PixelBytes);
-        std::memcpy(out, &bytes, kChannels);
+        if (kChannels == 3 && column + 1 < width) {
+          std::memcpy(out, &bytes, 4);  // The next pixel is written later.
+        } else {
+          std::memcpy(out, &bytes, kChannels);
+        }
       }
     }
   }
@@ -161,40 +165,48 @@ class Augmenter {
   // Maps the grey levels of each channel by a table.
   void MapChannels(int operation) {
     uint8_t tables[kChannels][kLevels];
-    for (int c = 0; c < kChannels; ++c) {
-      if (operation == kEqualize) {
-        Equalize(c, tables[c]);
-        continue;
-      }
-      int low, high;
-      Range(c, &low, &high);
-      for (int level = 0; level < kLevels; ++level)
-        tables[c][level] =
-            Clip(high > low ? std::floor((level - low) * 255.0f / (high - low)) : level);
-    }
+    operation == kEqualize ? Equalize(tables) : Stretch(tables);
     for (int64_t i = 0; i < size(); i += kChannels)
       for (int c = 0; c < kChannels; ++c) pixels_[i + c] = tables[c][pixels_[i + c]];
   }
 
-  void Range(int channel, int* low, int* high) const {
-    *low = *high = pixels_[channel];
-    for (int64_t i = channel; i < size(); i += kChannels) {
-      *low = std::min<int>(*low, pixels_[i]);
-      *high = std::max<int>(*high, pixels_[i]);
+  // Writes the levels that stretch the range of each channel to all levels.
+  void Stretch(uint8_t (&tables)[kChannels][kLevels]) const {
+    constexpr int block = 48;  // Whole pixels and whole vectors.
+    uint8_t low[block], high[block];
+    std::memset(low, kLevels - 1, block);
+    std::memset(high, 0, block);
+    const int64_t end = size() / block * block;
+    const auto include = [&](int at, uint8_t least, uint8_t most) {
+      low[at] = std::min(low[at], least);
+      high[at] = std::max(high[at], most);
+    };
+    for (int64_t i = 0; i < end; i += block)
+      for (int n = 0; n < block; ++n) include(n, pixels_[i + n], pixels_[i + n]);
+    for (int64_t i = end; i < size(); ++i) include(i - end, pixels_[i], pixels_[i]);
+    for (int n = kChannels; n < block; ++n) include(n % kChannels, low[n], high[n]);
+    for (int c = 0; c < kChannels; ++c) {
+      const int first = low[c], range = high[c] - low[c];
+      for (int level = 0; level < kLevels; ++level)
+        tables[c][level] = range > 0 ? Clip(std::floor((level - first) * 255.0f / range)) : level;
     }
   }
 
-  // Writes the levels that spread the grey levels of a channel.
-  void Equalize(int channel, uint8_t* table) const {
-    int32_t counts[kLevels] = {};
-    for (int64_t i = channel; i < size(); i += kChannels) ++counts[pixels_[i]];
-    int last = kLevels - 1;
-    while (counts[last] == 0) --last;
-    const int step = (static_cast<int>(height_ * width_) - counts[last]) / 255;
-    int sum = step / 2;
-    for (int level = 0; level < kLevels; ++level) {
-      table[level] = step > 0 ? std::min(sum / step, 255) : level;
-      sum += counts[level];
+  // Writes the levels that spread the grey levels of each channel.
+  void Equalize(uint8_t (&tables)[kChannels][kLevels]) const {
+    int32_t counts[kChannels][kLevels] = {};
+    for (int64_t i = 0; i < size(); i += kChannels)
+      for (int c = 0; c < kChannels; ++c) ++counts[c][pixels_[i + c]];
+    for (int c = 0; c < kChannels; ++c) {
+      int last = kLevels - 1;
+      while (counts[c][last] == 0) --last;
+      const int step = (static_cast<int>(height_ * width_) - counts[c][last]) / 255;
+      int sum = step / 2, sums[kLevels];
+      for (int level = 0; level < kLevels; ++level) sums[level] = sum, sum += counts[c][level];
+      // The quotients of floats have the same integer parts as those of integers below 2^24.
+      const float divisor = std::max(step, 1);
+      for (int level = 0; level < kLevels; ++level)
+        tables[c][level] = step > 0 ? std::min(sums[level] / divisor, 255.0f) : level;
     }
   }
 
@@ -209,19 +221,21 @@ class Augmenter {
 
   // Blends with the image smoothed by 3x3 weights (centre 5, others 1), except for its border.
   void Sharpen(float magnitude) {
-    uint8_t* copy = reinterpret_cast<uint8_t*>(buffer_);
-    std::memcpy(copy, pixels_, size());
-    const int64_t down = width_ * kChannels, last = (height_ - 1) * down;
-    for (int64_t row = down; row < last; row += down) {
-      const uint8_t* __restrict p = copy + row;
-      uint8_t* __restrict out = pixels_ + row;
-      for (int64_t i = kChannels; i < down - kChannels; ++i) {
-        const int above = p[i - down - kChannels] + p[i - down] + p[i - down + kChannels];
-        const int below = p[i + down - kChannels] + p[i + down] + p[i + down + kChannels];
-        const int sum = above + p[i - kChannels] + 5 * p[i] + p[i + kChannels] + below;
-        const int smooth = (2 * sum + 13) / 26;  // Rounded to the nearest integer.
-        out[i] = Clip(Mix<float>(smooth, p[i], magnitude));
-      }
+    const int64_t n = size(), down = width_ * kChannels;
+    const uint8_t* __restrict copy = reinterpret_cast<uint8_t*>(buffer_);
+    std::memcpy(buffer_, pixels_, n);
+    uint8_t* __restrict out = pixels_;
+    for (int64_t i = down + kChannels; i < n - down - kChannels; ++i) {
+      const uint8_t *p = copy + i, *up = p - down, *low = p + down;
+      const int sum = up[-kChannels] + up[0] + up[kChannels] + p[-kChannels] + 5 * p[0] +
+                      p[kChannels] + low[-kChannels] + low[0] + low[kChannels];
+      // Rounded to the nearest integer. A number in the middle of two does not occur.
+      const int smooth = static_cast<int>((sum + 6.5f) * (1 / 13.0f));
+      out[i] = Clip(Mix<float>(smooth, p[0], magnitude));
+    }
+    for (int64_t row = down; row < n; row += down) {
+      std::memcpy(out + row - kChannels, copy + row - kChannels, kChannels);
+      std::memcpy(out + row, copy + row, kChannels);
     }
   }
 
