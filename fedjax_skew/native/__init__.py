@@ -75,7 +75,7 @@ def _register() -> dict[str, str]:
         key, path = _library()
     except (_Unavailable, OSError) as error:
         logging.warning(
-            "Convolutions, batch normalisation and augmentations use slower operations of XLA, "
+            "Convolutions, dense layers, batch normalisation and augmentations use slower operations of XLA, "
             "because their C++ kernels cannot be compiled: %s",
             error,
         )
