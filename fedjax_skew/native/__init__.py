@@ -75,8 +75,8 @@ def _register() -> dict[str, str]:
         key, path = _library()
     except (_Unavailable, OSError) as error:
         logging.warning(
-            "Convolutions, dense layers, batch normalisation and augmentations use slower operations "
-            "of XLA, because their C++ kernels cannot be compiled: %s",
+            "Convolutions, dense layers, batch normalisation and augmentations use slower "
+            "operations of XLA, because their C++ kernels cannot be compiled: %s",
             error,
         )
         return {}
