@@ -57,6 +57,15 @@ def test_vmap_equals_one_at_a_time(shape):
     np.testing.assert_array_equal(shared(x[0, 0], kernel[0, 0], dy)[2][1, 2], one)
 
 
+def test_masked_rows_change_no_gradient():
+    x, kernel, dy = _arrays((23, 30, 40))
+    where = jnp.arange(23) < 9
+    y, _, dkernel = jax.jit(_pull)(x, kernel, jnp.where(where[:, None], dy, 0))
+    short = jax.jit(_pull)(x[:9], kernel, dy[:9])
+    np.testing.assert_array_equal(y[:9], short[0])
+    np.testing.assert_allclose(dkernel, short[2], rtol=1e-6, atol=1e-6)
+
+
 def test_second_derivatives_equal_those_of_the_plain_product():
     x, kernel, _ = _arrays((6, 9, 20))
 
