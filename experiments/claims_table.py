@@ -18,7 +18,7 @@ _CSV = (
 
 
 class Line(NamedTuple):
-    """A claim with its verdict, at the largest scale that decides it.
+    """A claim with its verdict, at the largest scale that decides it or measures most of it.
 
     A claim that fails at one scale remains undecided if larger scales, at which not all of its
     contrasts are measured, decide those contrasts the other way.
@@ -72,7 +72,10 @@ def build(claims: Sequence[Claim], values: Sequence[Value], among: Sequence[Clai
             for f, others in zip(found, larger, strict=True)
             if f[0].word != UNDECIDED and not _overturned(f[0], others)
         ]
-        verdict, scale, _ = (decided or found)[0]
+        # Without a decision, the scale with the most measured contrasts says most.
+        undecided = [f for f in found if f[0].word == UNDECIDED]
+        undecided.sort(key=lambda f: -sum(bool(m.values) for m in f[0].measured))
+        verdict, scale, _ = (decided or undecided)[0]
         lines.append(Line(verdict, scale, _setting(claim, scale, values)))
     return lines
 

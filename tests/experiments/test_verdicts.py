@@ -182,6 +182,19 @@ def test_a_failure_is_open_again_if_a_larger_scale_decides_its_contrast_otherwis
     assert built((5.0, 7.0, 6.0)) == ("short", FAILS)  # The other one still fails.
 
 
+def test_an_undecided_claim_shows_the_scale_that_measures_most_of_it():
+    chosen = claims.choose(CLAIMS, ["fedvls-both-terms-help-most"])
+    rows = ("l_dis=1 l_logit=1", "l_dis=1 l_logit=0", "l_dis=0 l_logit=1")
+    found = [
+        value(row, "cifar10", scale, seed, 7.0 + seed * number, seconds)
+        for scale, numbers, seconds in (("short", (1.0, 2.0, -2.0), 1.0), ("cpu", (1.0, 2.0), 2.0))
+        for row, number in zip(rows, numbers, strict=False)
+        for seed in (0, 1)
+    ]
+    (line,) = claims_table.build(chosen, found, CLAIMS)
+    assert (line.scale, line.verdict.word) == ("short", UNDECIDED)
+
+
 def test_late_rounds_decide_where_all_numbers_of_a_table_have_them():
     chosen = claims.choose(CLAIMS, ["fedvls-both-terms-help-most"])
     rows = ("l_dis=1 l_logit=1", "l_dis=1 l_logit=0", "l_dis=0 l_logit=1")
