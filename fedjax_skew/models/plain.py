@@ -72,7 +72,7 @@ class Plain(nn.Module):
         padding: padding of all convolutions.
         norm: normalisation after each convolution: ``"batch"``, ``"group"`` or ``"none"``.
             Convolutions have a bias only without normalisation.
-        conv_impl: implementation of the convolutions and of the gradients of dense layers.
+        conv_impl: implementation of the convolutions and dense layers.
         dtype: dtype of the computation.
         remat: whether to recompute the convolution blocks in the backward pass.
         conv_init: initialiser of the convolution kernels.
